@@ -1,0 +1,181 @@
+/*
+ * sluice.h - the one public header of libsluice.
+ *
+ * Sluice runs Mixture-of-Experts models that are bigger than memory. It registers one device with
+ * ggml; from then on every llama.cpp model that this process loads keeps its expert weights on
+ * disk, and each expert is read at the moment the router picks it. The results are the bytes that
+ * a fully resident run gives (stock llama.cpp, same batch, weight repacking off).
+ *
+ * An embedder needs three calls, before it loads a model:
+ *
+ *     struct sluice_settings s;
+ *     struct sluice_error err;
+ *     sluice_settings_default(&s);
+ *     s.cache = SLUICE_CACHE_FIXED, s.cache_bytes = 2000ull << 20;
+ *     if (sluice_register(&s, &err)) fprintf(stderr, "%s\n", err.message);
+ *
+ * Programs that cannot be changed load the plug-in libggml-sluice.so instead and are configured
+ * by the environment (sluice_settings_from_env).
+ *
+ * Every function is safe to call from any thread unless its comment says otherwise. No function
+ * keeps a pointer that it was given. Functions that can fail return 0 (SLUICE_OK) or the status
+ * that they also put into *err; err may be NULL.
+ */
+#ifndef SLUICE_H
+#define SLUICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SLUICE_API __attribute__((visibility("default")))
+#else
+#define SLUICE_API
+#endif
+
+/* What went wrong, for programs. The message beside it is for people. */
+enum sluice_status {
+    SLUICE_OK = 0,
+    SLUICE_ERR_ARG,    /* a setting or argument has no meaning: nothing was done */
+    SLUICE_ERR_MEMORY, /* an allocation failed */
+    SLUICE_ERR_IO,     /* a file could not be opened, read or verified */
+    SLUICE_ERR_FORMAT, /* a file is not what it should be */
+    SLUICE_ERR_BUDGET, /* the cache budget cannot work; the message gives the numbers */
+    SLUICE_ERR_STATE,  /* called at the wrong time (registered twice, no model, ...) */
+    SLUICE_ERR_LLAMA,  /* llama.cpp refused or failed */
+};
+
+struct sluice_error {
+    enum sluice_status status; /* SLUICE_OK when nothing went wrong */
+    char message[512];         /* one line of UTF-8 without a newline; "" when nothing went wrong */
+};
+
+/* How much memory the expert cache may take. */
+enum sluice_cache_mode {
+    SLUICE_CACHE_AUTO,  /* what machine and cgroup leave at the first token, less a floor */
+    SLUICE_CACHE_OFF,   /* nothing is kept between uses; only staging slots are allocated */
+    SLUICE_CACHE_FIXED, /* cache_bytes */
+};
+
+enum sluice_policy {
+    SLUICE_POLICY_LRU, /* evict the bundle whose last use is longest ago */
+};
+
+struct sluice_settings {
+    enum sluice_cache_mode cache; /* see above */
+    uint64_t cache_bytes;         /* bytes of slot memory, with SLUICE_CACHE_FIXED only */
+    uint64_t floor_bytes;         /* bytes that SLUICE_CACHE_AUTO leaves free; 0: chosen from the limit */
+    enum sluice_policy policy;    /* which bundle is evicted */
+    bool force_cache;             /* accept a budget under one token's demand */
+    bool direct_io;               /* read around the page cache where that is verified to work */
+    int io_threads;               /* read lanes, 1..64 */
+    bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
+};
+
+/* Fill *s with the defaults: cache auto, LRU, direct I/O, 4 lanes. */
+SLUICE_API void sluice_settings_default(struct sluice_settings *s);
+
+/*
+ * Overlay *s with the environment. Unset variables leave their field alone; a value that does not
+ * parse completely is SLUICE_ERR_ARG, names the variable, and leaves *s unchanged.
+ *
+ *   SLUICE_CACHE         auto | off | 0 | SIZE            SIZE: 2000MiB, 4GiB, 4G, 2048 (MiB)
+ *   SLUICE_CACHE_FLOOR   SIZE                              left free by auto
+ *   SLUICE_CACHE_POLICY  lru
+ *   SLUICE_FORCE_CACHE   0 | 1
+ *   SLUICE_IO_THREADS    1..64
+ *   SLUICE_DIRECT_IO     0 | 1
+ *   SLUICE_QUIET         0 | 1
+ */
+SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err);
+
+/*
+ * Set one setting from text, by the same names and rules as the environment, in lower case without
+ * the prefix: "cache", "cache_floor", "cache_policy", "force_cache", "io_threads", "direct_io",
+ * "quiet". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
+ */
+SLUICE_API int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value,
+                                   struct sluice_error *err);
+
+/*
+ * Parse a size: digits, an optional decimal fraction, an optional suffix B, K, KB, KiB, M, MB, MiB,
+ * G, GB, GiB, T, TB, TiB (any case; every suffix counts in powers of 1024). No suffix means MiB,
+ * the unit of llama.cpp's own tools. Returns false, leaving *bytes alone, for anything else:
+ * empty, negative, trailing text, or more than 2^63 - 1 bytes.
+ */
+SLUICE_API bool sluice_parse_size(const char *text, uint64_t *bytes);
+
+/*
+ * Register the streaming device with this process's ggml. Call once, before loading a model. A
+ * second call is SLUICE_ERR_STATE. Checks that the running ggml speaks the interface this library
+ * was built for and that it has a CPU backend.
+ */
+SLUICE_API int sluice_register(const struct sluice_settings *s, struct sluice_error *err);
+
+/*
+ * Choose, for models that THIS THREAD loads from now on, whether they stream (true, the default) or
+ * load as plain llama.cpp would load them. Models that are already loaded stay as they are.
+ */
+SLUICE_API void sluice_set_streaming(bool on);
+
+/* One set of counters per phase: prompt (more than one token in a batch) and generation. */
+struct sluice_phase_stats {
+    uint64_t blocks;     /* MoE blocks executed (one layer of one batch) */
+    uint64_t tokens;     /* token rows through those blocks, divided by the number of layers */
+    uint64_t routed;     /* distinct experts asked for, summed over blocks */
+    uint64_t hits;       /* of those, bundles whose slices were all in memory or on their way */
+    uint64_t misses;     /* of those, bundles that had to be read */
+    uint64_t hit_bytes;  /* weight bytes of the hits */
+    uint64_t miss_bytes; /* weight bytes of the misses */
+    uint64_t read_bytes; /* bytes read from the files, direct-I/O rounding included */
+    uint64_t reads;      /* read requests completed */
+    double stall_s;      /* seconds in which a block waited for a read with nothing to compute */
+    double compute_s;    /* seconds in expert matmuls and the cheap operations between them */
+};
+
+struct sluice_stats {
+    struct sluice_phase_stats prompt;     /* batches of more than one token */
+    struct sluice_phase_stats generation; /* batches of one token */
+    uint64_t cache_bytes;                 /* slot memory allocated, bytes */
+    uint64_t bank_bytes;                  /* expert weights that stream, bytes, all models */
+    uint64_t token_bytes;                 /* one token's demand, bytes: sum over layers of top-k bundles */
+    uint64_t layer_bytes;                 /* the largest layer's demand, bytes */
+    uint64_t resident;                    /* bundles in memory now */
+    uint64_t slots;                       /* bundles that fit */
+    uint64_t evictions;                   /* bundles evicted so far */
+    uint32_t tensors;                     /* expert tensors that stream */
+    uint32_t layers;                      /* groups of expert tensors that share a router */
+    uint32_t lanes;                       /* read lanes */
+    bool direct_io;                       /* true when every file is read directly */
+};
+
+/* Copy the counters since registration. All zero before the first model. */
+SLUICE_API void sluice_get_stats(struct sluice_stats *out);
+
+/*
+ * The last failure while streaming (a read that failed, a budget that cannot work), for the caller
+ * who saw llama_decode fail. Returns false and an empty *out when there was none since the last
+ * call; a reported failure is cleared.
+ */
+SLUICE_API bool sluice_take_error(struct sluice_error *out);
+
+/*
+ * Write the mode line, e.g. "streaming 144 expert tensors (17.0 GiB), cache 2000 MiB lru, direct
+ * reads, 4 lanes, lossless" or "resident: ...". At most cap bytes with the terminator; returns
+ * what snprintf would. Final only after the first decode (auto is decided there).
+ */
+SLUICE_API int sluice_mode_line(char *buf, size_t cap);
+
+/* "0.1.0" */
+SLUICE_API const char *sluice_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Fetch and build the pinned, unmodified llama.cpp, and cache both.
+#
+#   scripts/llama.sh lib   [KIND]   build libllama and ggml        (about 5 minutes on two cores)
+#   scripts/llama.sh tools [KIND]   also the programs the tests use (about as long again)
+#   scripts/llama.sh source         only the source
+#
+# Prints `source=DIR`, `build=DIR` and `version=V` on standard output; everything else goes to standard error.
+# KIND is `native` (upstream's default: shared, CPU backend linked in) or `dl` (backends loaded at
+# run time, as upstream's release binaries and npm's prebuilt set are) or `tsan` (libraries only,
+# built with ThreadSanitizer and without OpenMP, whose barriers the sanitizer cannot see).
+# SLUICE_LLAMA_SOURCE=DIR uses that checkout instead of the fetched one.
+#
+# The source comes from the npm package node-llama-cpp: it carries a git bundle of the release, and
+# the package manager's published sha512 pins every byte. Cached under
+# ${XDG_CACHE_HOME:-~/.cache}/sluice/, keyed by version, options, compiler and (for native builds)
+# the processor, so that a second clone builds in seconds and a moved home directory does not run
+# code for another processor.
+set -euo pipefail
+
+LLAMA_VERSION=v0.5.0
+LLAMA_COMMIT=de3ff815ea7d559ee917f063901b8986f038abc6
+NPM_PACKAGE=node-llama-cpp@3.22.1
+NPM_SHA512='bltIipuWmc123H7tMIgDGKSsSrhmhlQYeVUC48XTjVW7XGJJiJJyCdlTMzQ/LiWoPkGDpcL4FviDpgw7qfTiDw=='
+
+LIB_TARGETS=(llama)
+TOOL_TARGETS=(llama-server llama-bench llama-perplexity llama-completion llama-quantize
+              llama-gguf-split test-llama-archs)
+
+say() { printf 'llama.cpp: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/sluice
+mkdir -p "$cache"
+exec 9>"$cache/.lock"
+flock 9
+
+fetch_source() {
+    if [ -n "${SLUICE_LLAMA_SOURCE:-}" ]; then
+        [ -f "$SLUICE_LLAMA_SOURCE/include/llama.h" ] || die "no llama.cpp in $SLUICE_LLAMA_SOURCE"
+        source_dir=$(cd "$SLUICE_LLAMA_SOURCE" && pwd)
+        return
+    fi
+    source_dir=$cache/llama.cpp-$LLAMA_VERSION
+    if [ -f "$source_dir/.git/HEAD" ]; then
+        [ "$(git -C "$source_dir" rev-parse HEAD)" = "$LLAMA_COMMIT" ] &&
+            [ -z "$(git -C "$source_dir" status --porcelain --untracked-files=no)" ] ||
+            die "$source_dir is not the unmodified $LLAMA_VERSION: remove it and run again"
+        return
+    fi
+    command -v npm >/dev/null || die "npm is needed to fetch llama.cpp $LLAMA_VERSION: apt-get install npm"
+    say "fetching $LLAMA_VERSION (npm package $NPM_PACKAGE)"
+    local tmp
+    tmp=$(mktemp -d "$cache/fetch.XXXXXX")
+    trap 'rm -rf "$tmp"' RETURN
+    (cd "$tmp" && npm pack --silent "$NPM_PACKAGE" >/dev/null) || die "npm could not fetch $NPM_PACKAGE"
+    local got
+    got=$(openssl dgst -sha512 -binary "$tmp"/*.tgz | base64 -w0)
+    [ "$got" = "$NPM_SHA512" ] || die "sha512 of $NPM_PACKAGE is $got, expected $NPM_SHA512"
+    tar -C "$tmp" -xf "$tmp"/*.tgz package/llama/gitRelease.bundle
+    git -c advice.detachedHead=false clone -q "$tmp/package/llama/gitRelease.bundle" "$tmp/src"
+    [ "$(git -C "$tmp/src" rev-parse HEAD)" = "$LLAMA_COMMIT" ] || die "the bundle holds another commit"
+    mv "$tmp/src" "$source_dir"
+}
+
+build() { # build KIND TARGET...
+    local kind=$1
+    shift
+    local options=(-G Ninja -DBUILD_SHARED_LIBS=ON -DGGML_CCACHE=OFF -DLLAMA_OPENSSL=OFF
+        -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_BUILD_APP=OFF
+        -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_TOOLS_INSTALL=OFF -DLLAMA_TESTS_INSTALL=OFF)
+    case $kind in
+    native) options+=(-DCMAKE_BUILD_TYPE=Release) ;;
+    dl) options+=(-DCMAKE_BUILD_TYPE=Release -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DGGML_CPU_ALL_VARIANTS=OFF) ;;
+    tsan) options+=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DGGML_OPENMP=OFF -DLLAMA_SANITIZE_THREAD=ON) ;;
+    *) die "unknown kind $kind" ;;
+    esac
+    local key
+    key=$({
+        echo "$LLAMA_VERSION $source_dir ${options[*]}"
+        ${CC:-cc} --version | head -n 1
+        [ "$kind" = dl ] || ${CC:-cc} -march=native -Q --help=target
+    } | sha256sum | cut -c1-12)
+    build_dir=$cache/build-$LLAMA_VERSION-$kind-$key
+    local stamp
+    for stamp in "$@"; do
+        if [ ! -f "$build_dir/.built-$stamp" ]; then
+            if [ ! -f "$build_dir/build.ninja" ]; then
+                say "configuring ($kind)"
+                cmake -S "$source_dir" -B "$build_dir" "${options[@]}" >"$build_dir.configure.log" 2>&1 ||
+                    { tail -n 20 "$build_dir.configure.log" >&2; die "cmake failed: $build_dir.configure.log"; }
+            fi
+            say "building $* ($kind), some minutes the first time"
+            local out=/dev/stderr
+            [ -t 2 ] || out=$build_dir/build.log # a log file for machines, ninja's one moving line for people
+            cmake --build "$build_dir" --target "$@" >"$out" 2>&1 ||
+                { [ -t 2 ] || tail -n 30 "$out" >&2; die "the build failed"; }
+            local done_target
+            for done_target in "$@"; do : >"$build_dir/.built-$done_target"; done
+            break
+        fi
+    done
+}
+
+what=${1:-}
+kind=${2:-native}
+case $what in
+source) fetch_source; echo "source=$source_dir" ;;
+lib | tools)
+    fetch_source
+    targets=("${LIB_TARGETS[@]}")
+    [ "$what" = lib ] || targets+=("${TOOL_TARGETS[@]}")
+    build "$kind" "${targets[@]}"
+    printf 'source=%s\nbuild=%s\nversion=%s\n' "$source_dir" "$build_dir" "$LLAMA_VERSION"
+    ;;
+*) sed -n '2,9p' "$0" >&2; exit 2 ;;
+esac

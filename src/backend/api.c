@@ -1,0 +1,81 @@
+/*
+ * api.c - the public functions of include/sluice.h that concern the registered device.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "stream/error.h"
+
+int sluice_register(const struct sluice_settings *s, struct sluice_error *err) {
+    if (s->io_threads < 1 || s->io_threads > 64) {
+        return sluice_fail(err, SLUICE_ERR_ARG, "io_threads: %d is not within 1..64", s->io_threads);
+    }
+    if (s->cache == SLUICE_CACHE_FIXED && s->cache_bytes == 0) {
+        return sluice_fail(err, SLUICE_ERR_ARG, "cache_bytes: 0 with a fixed cache");
+    }
+    const int rc = device_setup(s, false, err);
+    if (rc) {
+        return rc;
+    }
+    ggml_backend_register(&sluice_device.reg);
+    return SLUICE_OK;
+}
+
+void sluice_set_streaming(bool on) {
+    match_set_streaming(on);
+}
+
+void sluice_get_stats(struct sluice_stats *out) {
+    memset(out, 0, sizeof *out);
+    if (sluice_device.engine) {
+        engine_stats(sluice_device.engine, out);
+    }
+}
+
+bool sluice_take_error(struct sluice_error *out) {
+    pthread_mutex_lock(&sluice_device.lock);
+    *out = sluice_device.last_error;
+    sluice_ok(&sluice_device.last_error);
+    pthread_mutex_unlock(&sluice_device.lock);
+    return out->status != SLUICE_OK;
+}
+
+int sluice_mode_line(char *buf, size_t cap) {
+    struct sluice_stats st;
+    char why[256], cache[96], reads[192];
+    pthread_mutex_lock(&sluice_device.lock);
+    snprintf(why, sizeof why, "%s", sluice_device.plain_reason);
+    pthread_mutex_unlock(&sluice_device.lock);
+    sluice_get_stats(&st);
+    if (st.tensors == 0) {
+        return snprintf(buf, cap, "resident: %s", why[0] ? why : "no expert tensors to stream");
+    }
+    bool cut = false;
+    const uint64_t budget = engine_budget(sluice_device.engine, &cut);
+    const bool automatic = sluice_device.settings.cache == SLUICE_CACHE_AUTO;
+    if (!cut) {
+        snprintf(cache, sizeof cache, "cache %s", automatic ? "auto, sized at the first token" : "as set");
+    } else if (budget) {
+        snprintf(cache, sizeof cache, "cache %llu MiB%s lru, %llu of %s", (unsigned long long)(st.cache_bytes >> 20),
+                 automatic ? " (auto)" : "", (unsigned long long)st.slots, "the bundles fit");
+    } else {
+        snprintf(cache, sizeof cache, "cache off%s, %llu MiB staging",
+                 automatic ? " (auto: too little memory for one token's experts)" : "",
+                 (unsigned long long)(st.cache_bytes >> 20));
+    }
+    if (st.direct_io) {
+        snprintf(reads, sizeof reads, "direct reads");
+    } else {
+        char reason[96];
+        engine_buffered_reason(sluice_device.engine, reason, sizeof reason);
+        snprintf(reads, sizeof reads, "buffered reads (%s)", reason);
+    }
+    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %u lanes, lossless%s%s%s", st.tensors,
+                    (double)st.bank_bytes / (1 << 20), cache, reads, st.lanes, why[0] ? "; not streamed: " : "", why,
+                    "");
+}
+
+const char *sluice_version(void) {
+    return SLUICE_VERSION;
+}

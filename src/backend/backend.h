@@ -1,0 +1,102 @@
+/*
+ * backend.h - shared inside src/backend/: the one registered device and its parts.
+ *
+ * Only this folder includes ggml's backend interface.
+ */
+#ifndef SLUICE_BACKEND_BACKEND_H
+#define SLUICE_BACKEND_BACKEND_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ggml-backend-impl.h"
+#include "ggml-backend.h"
+#include "ggml.h"
+
+#include "sluice.h"
+#include "stream/engine.h"
+
+/* Everything that is registered with ggml. One per process: ggml keeps pointers to it for good. */
+struct sluice_device {
+    struct sluice_settings settings; /* as registered */
+    struct sluice_error bad_settings; /* the environment did not parse: every model load fails with this */
+    bool plugin;                     /* loaded by a host program: errors go to stderr, nobody else reads them */
+    struct engine *engine;           /* all models, all contexts */
+    struct ggml_backend_reg reg;     /* what ggml sees */
+    struct ggml_backend_device dev;
+    struct ggml_backend_buffer_type buft;
+
+    pthread_mutex_t lock;            /* guards the rest */
+    struct sluice_error last_error;  /* for sluice_take_error */
+    char plain_reason[256];          /* why some expert weights do not stream, for the mode line; "" if all do */
+    bool mode_printed;               /* the plug-in prints its mode line once */
+    struct sluice_stats last_stats;  /* counters when models were last there */
+};
+
+/* The device; its fields are set by device_setup. */
+extern struct sluice_device sluice_device;
+
+/* What a streamed weight's tensor->extra points to. Owned by its buffer. */
+struct stream_weight {
+    uint32_t tensor;   /* id in the engine */
+    uint32_t group;    /* its group */
+    uint32_t part;     /* its part in the group's bundles */
+    uint32_t n_expert; /* experts */
+};
+
+/* Fill sluice_device for these settings. Called once. */
+int device_setup(const struct sluice_settings *s, bool plugin, struct sluice_error *err);
+
+/* Keep a failure for sluice_take_error; the plug-in prints it as well. */
+void device_report(const struct sluice_error *err);
+
+/* Note, for the mode line, that some expert weights are computed from memory, and why. First reason stays. */
+void device_note_plain(const char *why);
+
+/* Keep the counters as they are now, if there are models. Called before contexts and models go. */
+void device_keep_stats(void);
+
+/* The counters now, or as they were when there were models. */
+void device_last_stats(struct sluice_stats *out);
+
+/* Print the mode line once, for host programs that asked for no silence. */
+void device_print_mode(void);
+
+/* ---- buffer.c: where tensors live ---- */
+
+/* Fill the buffer type's vtable. */
+void buffer_type_init(struct ggml_backend_buffer_type *t, ggml_backend_dev_t dev);
+
+/* A weights buffer over [ptr, ptr + size), which should lie in a mapped model file. */
+ggml_backend_buffer_t buffer_from_host_ptr(ggml_backend_dev_t dev, void *ptr, size_t size, size_t max_tensor_size);
+
+/* The streamed weight behind a MUL_MAT_ID's src[0], or NULL: its data is in memory. */
+const struct stream_weight *buffer_weight(const struct ggml_tensor *w);
+
+/* ---- match.c: what belongs to an MoE block ---- */
+
+/* ggml's supports_op for our device. */
+bool match_supports_op(const struct ggml_tensor *op);
+
+/* Models that this thread loads from now on stream (or not). */
+void match_set_streaming(bool on);
+
+/* The load in progress on this thread: its owner number, and the top-k that its tensors announced. */
+uint64_t match_load_owner(uint32_t *top_k);
+
+/* ---- block.c: running a split ---- */
+
+struct block_exec;
+
+/* An executor for one ggml backend. cpu: the inner CPU backend, which it takes over. NULL: no memory. */
+struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine);
+void block_destroy(struct block_exec *x);
+
+/* Threads of the inner CPU backend from now on. */
+void block_set_threads(struct block_exec *x, int n);
+
+/* Compute a split. On failure *err says why. Not thread-safe for one executor. */
+enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *graph, struct sluice_error *err);
+
+#endif

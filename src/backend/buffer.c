@@ -1,0 +1,267 @@
+/*
+ * buffer.c - where tensors live.
+ *
+ * Three kinds of buffer come from our buffer type:
+ *
+ *   weights over a mapped file   llama.cpp maps the model and hands us the address. Every tensor
+ *                                placed in it is an expert tensor: its file offset follows from its
+ *                                address, it is entered in the bank, and the mapping under it is
+ *                                never read again.
+ *   anything else over a pointer not a mapped file (an embedder's own memory): plain host memory.
+ *   allocated                    compute buffers of our splits; and expert weights when the program
+ *                                loads without mapping. Those were read into memory already and are
+ *                                computed from there, like stock llama.cpp; the mode line says so.
+ *
+ * All are host memory, so the CPU backend reads our outputs and we read its outputs, no copies.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "backend/maps.h"
+#include "plan/limits.h"
+#include "stream/error.h"
+
+enum { BUFFER_ALIGN = 64 }; /* bytes, for vector loads; ggml's CPU buffers promise 32 or 64 */
+
+struct sluice_buffer {
+    void *base;                     /* first byte */
+    bool own;                       /* base is to be freed */
+    bool mapped;                    /* a mapped file: tensors in it stream */
+    uint32_t file;                  /* index in the bank, when mapped */
+    uint64_t offset;                /* file offset of base, bytes, when mapped */
+    uint64_t owner;                 /* which load this is */
+    uint32_t top_k;                 /* experts per token that the load announced */
+    struct stream_weight **weights; /* tensors registered, for removal */
+    uint32_t *tensors;              /* their ids */
+    size_t n, cap;                  /* how many, and room */
+};
+
+static void buffer_free(ggml_backend_buffer_t buffer) {
+    struct sluice_buffer *b = buffer->context;
+    engine_remove_tensors(sluice_device.engine, b->tensors, b->n);
+    for (size_t i = 0; i < b->n; i++) {
+        free(b->weights[i]);
+    }
+    free(b->weights);
+    free(b->tensors);
+    if (b->own) {
+        free(b->base);
+    }
+    free(b);
+}
+
+static void *buffer_base(ggml_backend_buffer_t buffer) {
+    struct sluice_buffer *b = buffer->context;
+    /* ggml wants a base that is not NULL even for the empty buffers it asks questions with. */
+    return b->base ? b->base : (void *)(uintptr_t)BUFFER_ALIGN;
+}
+
+/* Make room for one more weight. */
+static bool buffer_grow(struct sluice_buffer *b) {
+    if (b->n < b->cap) {
+        return true;
+    }
+    const size_t cap = b->cap ? b->cap * 2 : 64;
+    struct stream_weight **w = reallocarray(b->weights, cap, sizeof *w);
+    if (w) {
+        b->weights = w;
+    }
+    uint32_t *t = reallocarray(b->tensors, cap, sizeof *t);
+    if (t) {
+        b->tensors = t;
+    }
+    if (!w || !t) {
+        return false;
+    }
+    b->cap = cap;
+    return true;
+}
+
+static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t) {
+    struct sluice_buffer *b = buffer->context;
+    if (t->view_src || !b->mapped) {
+        return GGML_STATUS_SUCCESS;
+    }
+    struct sluice_error err;
+    struct stream_weight *w = calloc(1, sizeof *w);
+    if (!w || !buffer_grow(b)) {
+        free(w);
+        sluice_fail(&err, SLUICE_ERR_MEMORY, "tensor %s: out of memory", t->name);
+        device_report(&err);
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    const uint64_t offset = b->offset + (uint64_t)((char *)t->data - (char *)b->base);
+    if (engine_add_tensor(sluice_device.engine, b->file, b->owner, t->name, offset, t->nb[2], (uint32_t)t->ne[2],
+                          b->top_k, &w->tensor, &err)) {
+        free(w);
+        device_report(&err);
+        return GGML_STATUS_FAILED;
+    }
+    const struct engine_tensor_info info = engine_tensor(sluice_device.engine, w->tensor);
+    w->group = info.group;
+    w->part = info.part;
+    w->n_expert = info.n_expert;
+    b->weights[b->n] = w;
+    b->tensors[b->n++] = w->tensor;
+    t->extra = w;
+    return GGML_STATUS_SUCCESS;
+}
+
+static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *t, uint8_t value, size_t offset,
+                          size_t size) {
+    (void)buffer;
+    memset((char *)t->data + offset, value, size);
+}
+
+static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset,
+                       size_t size) {
+    (void)buffer;
+    memcpy((char *)t->data + offset, data, size);
+}
+
+static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset,
+                       size_t size) {
+    (void)buffer;
+    memcpy(data, (const char *)t->data + offset, size);
+}
+
+static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
+    struct sluice_buffer *b = buffer->context;
+    if (b->own) {
+        memset(b->base, value, buffer->size);
+    }
+}
+
+static bool buffer_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    (void)buffer;
+    if (!ggml_backend_buffer_is_host(src->buffer)) {
+        return false;
+    }
+    memcpy(dst->data, src->data, ggml_nbytes(src));
+    return true;
+}
+
+/* Wrap b. Takes it over, also on failure. */
+static ggml_backend_buffer_t buffer_make(struct sluice_buffer *b, size_t size) {
+    const struct ggml_backend_buffer_i iface = {
+        .free_buffer = buffer_free,
+        .get_base = buffer_base,
+        .init_tensor = buffer_init_tensor,
+        .memset_tensor = buffer_memset,
+        .set_tensor = buffer_set,
+        .get_tensor = buffer_get,
+        .cpy_tensor = buffer_copy,
+        .clear = buffer_clear,
+    };
+    return ggml_backend_buffer_init(&sluice_device.buft, iface, b, size);
+}
+
+static struct sluice_buffer *buffer_new(void *base, bool own) {
+    struct sluice_buffer *b = calloc(1, sizeof *b);
+    if (!b) {
+        struct sluice_error err;
+        sluice_fail(&err, SLUICE_ERR_MEMORY, "out of memory");
+        device_report(&err);
+        if (own) {
+            free(base);
+        }
+        return NULL;
+    }
+    b->base = base;
+    b->own = own;
+    return b;
+}
+
+static const char *buft_name(ggml_backend_buffer_type_t t) {
+    (void)t;
+    return "SLUICE";
+}
+
+static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t t, size_t size) {
+    (void)t;
+    struct sluice_error err;
+    if (sluice_device.bad_settings.status) {
+        device_report(&sluice_device.bad_settings);
+        return NULL;
+    }
+    void *p = NULL;
+    if (size) {
+        /* Weights that are loaded without mapping arrive here in one piece: a bank bigger than memory
+         * would be read until the kernel kills the process. Compute buffers are never that large. */
+        struct plan_limits l;
+        plan_limits_read(&l, "");
+        if (l.available && size > l.available) {
+            sluice_fail(&err, SLUICE_ERR_BUDGET,
+                        "the program loads weights without mapping them and asks for %zu MiB where %llu MiB are left: "
+                        "let it map the model (llama.cpp: --load-mode mmap), then experts stream",
+                        size >> 20, (unsigned long long)(l.available >> 20));
+            device_report(&err);
+            return NULL;
+        }
+        if (posix_memalign(&p, BUFFER_ALIGN, size)) {
+            sluice_fail(&err, SLUICE_ERR_MEMORY, "cannot allocate a buffer of %zu MiB", size >> 20);
+            device_report(&err);
+            return NULL;
+        }
+    }
+    struct sluice_buffer *b = buffer_new(p, true);
+    return b ? buffer_make(b, size) : NULL;
+}
+
+static size_t buft_alignment(ggml_backend_buffer_type_t t) {
+    (void)t;
+    return BUFFER_ALIGN;
+}
+
+static bool buft_is_host(ggml_backend_buffer_type_t t) {
+    (void)t;
+    return true;
+}
+
+void buffer_type_init(struct ggml_backend_buffer_type *t, ggml_backend_dev_t dev) {
+    *t = (struct ggml_backend_buffer_type){
+        .iface = {.get_name = buft_name,
+                  .alloc_buffer = buft_alloc,
+                  .get_alignment = buft_alignment,
+                  .is_host = buft_is_host},
+        .device = dev,
+    };
+}
+
+ggml_backend_buffer_t buffer_from_host_ptr(ggml_backend_dev_t dev, void *ptr, size_t size, size_t max_tensor_size) {
+    (void)dev;
+    (void)max_tensor_size;
+    struct sluice_error err;
+    if (sluice_device.bad_settings.status) {
+        device_report(&sluice_device.bad_settings);
+        return NULL;
+    }
+    struct sluice_buffer *b = buffer_new(ptr, false);
+    if (!b) {
+        return NULL;
+    }
+    b->owner = match_load_owner(&b->top_k);
+    struct maps_file m;
+    if (maps_find(ptr, size, &m, &err) == SLUICE_OK) {
+        if (engine_add_file(sluice_device.engine, m.fd, m.path, &b->file, &err) == SLUICE_OK) {
+            b->mapped = true;
+            b->offset = m.offset;
+        }
+        close(m.fd);
+    }
+    if (!b->mapped) {
+        /* Correct without us: the data is where ptr says. Only the reason must not be lost. */
+        device_note_plain(err.message);
+    }
+    return buffer_make(b, size);
+}
+
+const struct stream_weight *buffer_weight(const struct ggml_tensor *w) {
+    if (!w->buffer || w->buffer->buft != &sluice_device.buft) {
+        return NULL;
+    }
+    const struct sluice_buffer *b = w->buffer->context;
+    return b && b->mapped ? w->extra : NULL; /* the empty buffers of load time have no context */
+}

@@ -1,0 +1,62 @@
+/*
+ * plugin.c - the entry point of libggml-sluice.so.
+ *
+ * Programs built on llama.cpp load it by GGML_BACKEND_PATH, or `sluice exec` loads it for them.
+ * Settings come from the environment. A value that does not parse must not end in quietly running
+ * without streaming (a user would measure the wrong thing) nor in ending the host program from
+ * inside a library: the device registers, and every model load fails with the message.
+ *
+ * SLUICE_STATS=FILE writes the counters as one JSON object when the process ends, for tests and
+ * scripts that watch a stock program.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "stream/error.h"
+
+SLUICE_API ggml_backend_reg_t ggml_backend_init(void);
+
+/* atexit: the counters, to the file that SLUICE_STATS names. */
+static void plugin_write_stats(void) {
+    const char *path = getenv("SLUICE_STATS");
+    struct sluice_stats s;
+    FILE *f = path ? fopen(path, "we") : NULL;
+    if (!f) {
+        fprintf(stderr, "sluice: cannot write SLUICE_STATS=%s\n", path ? path : "");
+        return;
+    }
+    device_last_stats(&s);
+    const struct sluice_phase_stats *p = &s.prompt, *g = &s.generation;
+    fprintf(f,
+            "{\"tensors\":%" PRIu32 ",\"hits_total\":%" PRIu64 ",\"misses_total\":%" PRIu64
+            ",\"read_bytes_total\":%" PRIu64 ",\"generation_routed\":%" PRIu64 ",\"generation_hits\":%" PRIu64
+            ",\"evictions\":%" PRIu64 ",\"cache_bytes\":%" PRIu64 ",\"direct_io\":%s}\n",
+            s.tensors, p->hits + g->hits, p->misses + g->misses,
+            p->read_bytes + g->read_bytes, g->routed, g->hits, s.evictions, s.cache_bytes,
+            s.direct_io ? "true" : "false");
+    if (fclose(f)) {
+        fprintf(stderr, "sluice: cannot write SLUICE_STATS=%s\n", path);
+    }
+}
+
+ggml_backend_reg_t ggml_backend_init(void) {
+    struct sluice_settings s;
+    struct sluice_error bad, err;
+    if (sluice_device.engine) {
+        return NULL; /* loaded twice: the device of the first time serves */
+    }
+    sluice_settings_default(&s);
+    sluice_settings_from_env(&s, &bad);
+    if (device_setup(&s, true, &err)) {
+        fprintf(stderr, "sluice: %s\n", err.message);
+        return NULL;
+    }
+    sluice_device.bad_settings = bad;
+    if (getenv("SLUICE_STATS")) {
+        atexit(plugin_write_stats);
+    }
+    return &sluice_device.reg;
+}

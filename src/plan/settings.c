@@ -1,0 +1,184 @@
+/*
+ * settings.c - settings from text.
+ *
+ * One table for the environment of host programs and for the command's flags, so that a value
+ * means the same everywhere. Parsing is strict: a value is understood completely or refused by
+ * name. (An engine whose BMOE_CACHE_MB=auto parsed as 0, cache off, shows why.)
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "sluice.h"
+#include "stream/error.h"
+
+void sluice_settings_default(struct sluice_settings *s) {
+    *s = (struct sluice_settings){
+        .cache = SLUICE_CACHE_AUTO,
+        .policy = SLUICE_POLICY_LRU,
+        .direct_io = true,
+        .io_threads = 4,
+    };
+}
+
+bool sluice_parse_size(const char *text, uint64_t *bytes) {
+    static const struct {
+        const char *suffix; /* in lower case */
+        int shift;          /* bytes are value << shift */
+    } units[] = {
+        {"", 20},   {"b", 0},   {"k", 10},   {"kb", 10}, {"kib", 10}, {"m", 20},   {"mb", 20},
+        {"mib", 20}, {"g", 30}, {"gb", 30}, {"gib", 30}, {"t", 40},   {"tb", 40}, {"tib", 40},
+    };
+    if (!text || text[0] < '0' || text[0] > '9') {
+        return false;
+    }
+    uint64_t whole = 0;
+    const char *p = text;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        if (whole > (UINT64_MAX >> 4) / 10) {
+            return false;
+        }
+        whole = whole * 10 + (uint64_t)(*p - '0');
+    }
+    /* The fraction as a ratio of integers: exact, and independent of the locale. */
+    uint64_t part = 0, scale = 1;
+    if (*p == '.') {
+        p++;
+        if (*p < '0' || *p > '9') {
+            return false;
+        }
+        for (; *p >= '0' && *p <= '9'; p++) {
+            if (scale >= 1000000) {
+                return false;
+            }
+            part = part * 10 + (uint64_t)(*p - '0');
+            scale *= 10;
+        }
+    }
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcasecmp(p, units[i].suffix) == 0) {
+            if (units[i].shift == 0 && scale > 1) {
+                return false; /* half a byte */
+            }
+            if (whole > ((uint64_t)INT64_MAX >> units[i].shift) - 1) {
+                return false;
+            }
+            *bytes = (whole << units[i].shift) + (uint64_t)(((unsigned __int128)part << units[i].shift) / scale);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool settings_bool(const char *v, bool *out) {
+    if (strcmp(v, "0") == 0 || strcmp(v, "1") == 0) {
+        *out = v[0] == '1';
+        return true;
+    }
+    return false;
+}
+
+static bool settings_int(const char *v, int min, int max, int *out) {
+    char *end;
+    errno = 0;
+    const long n = strtol(v, &end, 10);
+    if (v[0] < '0' || v[0] > '9' || *end || errno || n < min || n > max) {
+        return false;
+    }
+    *out = (int)n;
+    return true;
+}
+
+static bool set_cache(struct sluice_settings *s, const char *v) {
+    if (strcmp(v, "auto") == 0) {
+        s->cache = SLUICE_CACHE_AUTO;
+        return true;
+    }
+    uint64_t bytes = 0;
+    if (strcmp(v, "off") != 0 && !sluice_parse_size(v, &bytes)) {
+        return false;
+    }
+    s->cache = bytes ? SLUICE_CACHE_FIXED : SLUICE_CACHE_OFF;
+    s->cache_bytes = bytes;
+    return true;
+}
+
+static bool set_floor(struct sluice_settings *s, const char *v) {
+    return sluice_parse_size(v, &s->floor_bytes);
+}
+
+static bool set_policy(struct sluice_settings *s, const char *v) {
+    s->policy = SLUICE_POLICY_LRU;
+    return strcmp(v, "lru") == 0;
+}
+
+static bool set_force(struct sluice_settings *s, const char *v) {
+    return settings_bool(v, &s->force_cache);
+}
+
+static bool set_threads(struct sluice_settings *s, const char *v) {
+    return settings_int(v, 1, 64, &s->io_threads);
+}
+
+static bool set_direct(struct sluice_settings *s, const char *v) {
+    return settings_bool(v, &s->direct_io);
+}
+
+static bool set_quiet(struct sluice_settings *s, const char *v) {
+    return settings_bool(v, &s->quiet);
+}
+
+static const struct {
+    const char *name;                                     /* in sluice_settings_set */
+    const char *env;                                      /* in the environment */
+    bool (*set)(struct sluice_settings *s, const char *v); /* false: not a value */
+    const char *values;                                   /* what is, for the message */
+} settings_table[] = {
+    {"cache", "SLUICE_CACHE", set_cache, "auto, off, 0 or a size such as 2000MiB or 4GiB"},
+    {"cache_floor", "SLUICE_CACHE_FLOOR", set_floor, "a size such as 512MiB"},
+    {"cache_policy", "SLUICE_CACHE_POLICY", set_policy, "lru"},
+    {"force_cache", "SLUICE_FORCE_CACHE", set_force, "0 or 1"},
+    {"io_threads", "SLUICE_IO_THREADS", set_threads, "1..64"},
+    {"direct_io", "SLUICE_DIRECT_IO", set_direct, "0 or 1"},
+    {"quiet", "SLUICE_QUIET", set_quiet, "0 or 1"},
+};
+
+enum { SETTINGS_N = sizeof settings_table / sizeof *settings_table };
+
+/* Set row i, leaving *s alone when the value is bad; `as` is the name that the user wrote. */
+static int settings_apply(struct sluice_settings *s, size_t i, const char *as, const char *value,
+                          struct sluice_error *err) {
+    struct sluice_settings next = *s;
+    if (!settings_table[i].set(&next, value)) {
+        return sluice_fail(err, SLUICE_ERR_ARG, "%s: '%.64s' is not a value (%s)", as, value,
+                           settings_table[i].values);
+    }
+    *s = next;
+    return sluice_ok(err);
+}
+
+int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value, struct sluice_error *err) {
+    for (size_t i = 0; i < SETTINGS_N; i++) {
+        if (strcmp(settings_table[i].name, name) == 0) {
+            return settings_apply(s, i, name, value, err);
+        }
+    }
+    return sluice_fail(err, SLUICE_ERR_ARG, "no setting is called '%.64s'", name);
+}
+
+int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err) {
+    struct sluice_settings next = *s;
+    for (size_t i = 0; i < SETTINGS_N; i++) {
+        const char *value = getenv(settings_table[i].env);
+        if (value) {
+            const int rc = settings_apply(&next, i, settings_table[i].env, value, err);
+            if (rc) {
+                return rc;
+            }
+        }
+    }
+    *s = next;
+    return sluice_ok(err);
+}

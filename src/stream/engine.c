@@ -1,0 +1,593 @@
+/*
+ * engine.c - the stream engine.
+ *
+ * It owns the bank, the slots and the lanes, and one mutex that guards them. A block of a layer
+ * takes that mutex twice, to acquire and to release; everything in between (has this part arrived?)
+ * is atomics, and reader threads take it never.
+ *
+ * No deadlock between contexts: whoever holds pins never waits for more of them (`wait` is only for
+ * callers that hold nothing; the rest take what they can get and go on with that), so every pin is
+ * released in finite time, given that reads end.
+ *
+ * What happens when reads fail: the part becomes PART_FAILED, the first reason is kept, the caller
+ * sees the state and fails its graph. Nothing is computed from a part that is not PART_READY. The
+ * part may be asked for again, once all requests of the slot ended: a passing fault (a network file
+ * system, an unplugged disk) costs one generation, not the process.
+ *
+ * When the arena is cut: at the first acquire after the bank changed, not at load. Host programs
+ * allocate their KV cache and compute buffers after the weights; only at the first compute is it
+ * known what is really left. (A fixed size chosen at load was killed in a 6 GiB cgroup when
+ * llama-server's own buffers came on top.)
+ */
+#include "stream/engine.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "stream/error.h"
+#include "stream/event.h"
+#include "stream/lanes.h"
+
+enum {
+    ENGINE_CHUNK = 1 << 20, /* bytes: larger reads are split, so that several lanes share a large slice */
+};
+
+/* Counters that reader threads add to. */
+struct engine_read_count {
+    _Atomic uint64_t bytes; /* read */
+    _Atomic uint64_t reads; /* requests ended well */
+};
+
+struct engine {
+    struct sluice_settings settings; /* as created */
+    engine_budget_fn budget_fn;      /* decides the budget */
+    void *budget_ud;                 /* its argument */
+
+    pthread_mutex_t lock;     /* guards all that follows, but the atomics */
+    struct bank bank;         /* the catalog */
+    struct slots slots;       /* the arena, once cut */
+    struct lanes *lanes;      /* the readers, once started */
+    bool cut;                 /* slots match the bank */
+    uint64_t budget;          /* bytes of cache; 0: none, slots are staging */
+    uint64_t evictions;       /* so far */
+    uint32_t quiescing;       /* threads that wait for all blocks to end: no new block starts */
+    struct sluice_phase_stats phase[ENGINE_PHASES]; /* counters under the lock */
+    struct lane_request *requests; /* scratch of acquire, grows */
+    size_t requests_cap;      /* entries of it */
+
+    struct event changed;     /* a part's state or a pin changed */
+    _Atomic uint32_t pins;    /* of all slots */
+    _Atomic uint32_t inflight; /* requests of all slots */
+    struct engine_read_count read[ENGINE_PHASES]; /* by phase */
+
+    pthread_mutex_t error_lock;     /* guards the next */
+    struct sluice_error read_error; /* the first failed read not yet reported */
+};
+
+static double engine_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn budget, void *ud,
+                             struct sluice_error *err) {
+    struct engine *e = calloc(1, sizeof *e);
+    if (!e) {
+        sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory");
+        return NULL;
+    }
+    e->settings = *s;
+    e->budget_fn = budget;
+    e->budget_ud = ud;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->error_lock, NULL);
+    bank_init(&e->bank);
+    return e;
+}
+
+void engine_destroy(struct engine *e) {
+    if (!e) {
+        return;
+    }
+    assert(e->bank.live_tensors == 0 && atomic_load(&e->inflight) == 0);
+    lanes_destroy(e->lanes);
+    slots_destroy(&e->slots);
+    bank_free(&e->bank);
+    free(e->requests);
+    pthread_mutex_destroy(&e->lock);
+    pthread_mutex_destroy(&e->error_lock);
+    free(e);
+}
+
+/* Runs on a lane: account a read and publish its part. */
+static void engine_read_done(void *ud, const struct lane_request *r, int64_t got, int error) {
+    struct engine *e = ud;
+    struct slot *s = r->owner;
+    if (got >= 0) {
+        atomic_fetch_add_explicit(&e->read[r->tag].bytes, (uint64_t)got, memory_order_relaxed);
+        atomic_fetch_add_explicit(&e->read[r->tag].reads, 1, memory_order_relaxed);
+    } else {
+        /* The slot cannot be relabelled while this request is in flight, and the bank's entry lives
+         * as long as its tensors have requests; reading names here needs no lock. */
+        const struct bank_tensor *t = &e->bank.tensors[e->bank.groups[s->group].tensor[r->part]];
+        pthread_mutex_lock(&e->error_lock);
+        if (e->read_error.status == SLUICE_OK) {
+            sluice_fail(&e->read_error, SLUICE_ERR_IO, "%s: reading expert %u of tensor %s at offset %llu failed: %s",
+                        r->file->path, s->expert, t->name, (unsigned long long)r->offset,
+                        error == ENODATA ? "the file ended early" : strerror(error));
+        }
+        pthread_mutex_unlock(&e->error_lock);
+        atomic_store_explicit(&s->state[r->part], PART_FAILED, memory_order_relaxed);
+    }
+    if (atomic_fetch_sub_explicit(&s->pending[r->part], 1, memory_order_acq_rel) == 1) {
+        uint32_t reading = PART_READING; /* stays FAILED if a sibling request failed */
+        atomic_compare_exchange_strong_explicit(&s->state[r->part], &reading, PART_READY, memory_order_acq_rel,
+                                                memory_order_relaxed);
+    }
+    atomic_fetch_sub_explicit(&s->inflight, 1, memory_order_acq_rel);
+    atomic_fetch_sub_explicit(&e->inflight, 1, memory_order_acq_rel);
+    event_bump(&e->changed);
+}
+
+/* ---- the bank ------------------------------------------------------------------------------- */
+
+int engine_add_file(struct engine *e, int fd, const char *path, uint32_t *file, struct sluice_error *err) {
+    pthread_mutex_lock(&e->lock);
+    int rc = bank_add_file(&e->bank, fd, path, e->settings.direct_io, file, err);
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
+/* Sleep, letting go of the lock, until something changed since `seen`. */
+static void engine_sleep(struct engine *e, uint32_t seen) {
+    pthread_mutex_unlock(&e->lock);
+    event_wait(&e->changed, seen);
+    pthread_mutex_lock(&e->lock);
+}
+
+/*
+ * Wait, with the lock held, until no block is running and no read is under way; then the arena and
+ * the bank's arrays may change. Callers hold no pins.
+ */
+static void engine_quiesce(struct engine *e) {
+    e->quiescing++;
+    for (;;) {
+        const uint32_t seen = event_read(&e->changed);
+        if (atomic_load(&e->pins) == 0 && atomic_load(&e->inflight) == 0) {
+            break;
+        }
+        engine_sleep(e, seen);
+    }
+    e->quiescing--;
+    event_bump(&e->changed);
+}
+
+/* The bank is about to change: forget the arena. It is cut anew at the next acquire. */
+static void engine_uncut(struct engine *e) {
+    engine_quiesce(e);
+    slots_destroy(&e->slots);
+    e->cut = false;
+}
+
+int engine_add_tensor(struct engine *e, uint32_t file, uint64_t owner, const char *name, uint64_t offset,
+                      uint64_t slice, uint32_t n_expert, uint32_t top_k, uint32_t *tensor, struct sluice_error *err) {
+    pthread_mutex_lock(&e->lock);
+    engine_uncut(e);
+    int rc = bank_add_tensor(&e->bank, file, owner, name, offset, slice, n_expert, top_k, tensor, err);
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
+void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n) {
+    pthread_mutex_lock(&e->lock);
+    if (n) {
+        engine_uncut(e);
+    }
+    for (size_t i = 0; i < n; i++) {
+        bank_remove_tensor(&e->bank, tensor[i]);
+    }
+    struct lanes *lanes = NULL;
+    if (e->bank.live_tensors == 0) {
+        bank_drop_unused_files(&e->bank);
+        lanes = e->lanes;
+        e->lanes = NULL;
+    }
+    pthread_mutex_unlock(&e->lock);
+    lanes_destroy(lanes);
+}
+
+int engine_check(struct engine *e, struct sluice_error *err) {
+    uint64_t budget = 0;
+    pthread_mutex_lock(&e->lock);
+    int rc = e->bank.live_tensors ? e->budget_fn(e->budget_ud, &e->bank, &budget, err) : sluice_ok(err);
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
+struct engine_tensor_info engine_tensor(struct engine *e, uint32_t tensor) {
+    pthread_mutex_lock(&e->lock);
+    const struct bank_tensor *t = &e->bank.tensors[tensor];
+    const struct engine_tensor_info info = {.group = t->group, .part = t->part, .n_expert = t->n_expert};
+    pthread_mutex_unlock(&e->lock);
+    return info;
+}
+
+/* Cut the arena and start the lanes, with the lock held. */
+static int engine_cut(struct engine *e, struct sluice_error *err) {
+    engine_quiesce(e);
+    if (e->cut) {
+        return SLUICE_OK; /* another thread did it while we waited */
+    }
+    uint64_t budget = 0;
+    int rc = e->budget_fn(e->budget_ud, &e->bank, &budget, err);
+    if (rc) {
+        return rc;
+    }
+    if (!e->lanes) {
+        e->lanes = lanes_create((uint32_t)e->settings.io_threads, engine_read_done, e, err);
+        if (!e->lanes) {
+            return SLUICE_ERR_MEMORY;
+        }
+    }
+    rc = slots_create(&e->slots, &e->bank, budget, e->settings.policy, err);
+    if (rc) {
+        return rc;
+    }
+    e->budget = budget;
+    e->cut = true;
+    return SLUICE_OK;
+}
+
+/* ---- acquire and release -------------------------------------------------------------------- */
+
+/* Is part p of the slot neither there nor on its way? A failed part counts once its requests ended. */
+static bool engine_part_missing(struct slot *s, uint32_t p) {
+    const uint32_t state = atomic_load_explicit(&s->state[p], memory_order_acquire);
+    return state == PART_EMPTY ||
+           (state == PART_FAILED && atomic_load_explicit(&s->pending[p], memory_order_acquire) == 0);
+}
+
+/* Append the requests that read part p of the slot, split into chunks. False: no memory. */
+static bool engine_plan_part(struct engine *e, uint32_t slot, uint32_t p, enum engine_phase phase, size_t *n) {
+    struct slot *s = &e->slots.slot[slot];
+    const struct bank_group *g = &e->bank.groups[s->group];
+    const struct bank_tensor *t = &e->bank.tensors[g->tensor[p]];
+    const struct bank_window w = bank_window_of(&e->bank, g->tensor[p], s->expert);
+    const uint64_t need = w.skip + t->slice; /* the window's tail past the slice may lie past the file's end */
+    const uint64_t chunk = (ENGINE_CHUNK + w.file->align - 1) / w.file->align * w.file->align;
+    const size_t pieces = (size_t)((need + chunk - 1) / chunk);
+    if (*n + pieces > e->requests_cap) {
+        size_t cap = e->requests_cap ? e->requests_cap * 2 : 64;
+        while (cap < *n + pieces) {
+            cap *= 2;
+        }
+        struct lane_request *r = reallocarray(e->requests, cap, sizeof *r);
+        if (!r) {
+            return false;
+        }
+        e->requests = r;
+        e->requests_cap = cap;
+    }
+    for (uint64_t at = 0; at < need; at += chunk) {
+        const uint64_t left = w.len - at, left_need = need - at;
+        e->requests[(*n)++] = (struct lane_request){
+            .file = w.file,
+            .dst = s->data + g->window[p] + at,
+            .offset = w.offset + at,
+            .len = (uint32_t)(left < chunk ? left : chunk),
+            .need = (uint32_t)(left_need < chunk ? left_need : chunk),
+            .owner = s,
+            .part = p,
+            .tag = phase,
+        };
+    }
+    atomic_store_explicit(&s->pending[p], (uint32_t)pieces, memory_order_relaxed);
+    atomic_store_explicit(&s->state[p], PART_READING, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->inflight, (uint32_t)pieces, memory_order_relaxed);
+    atomic_fetch_add_explicit(&e->inflight, (uint32_t)pieces, memory_order_relaxed);
+    return true;
+}
+
+/* Undo the planned requests from `from` on: they were not submitted. */
+static void engine_unplan(struct engine *e, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const struct lane_request *r = &e->requests[i];
+        struct slot *s = r->owner;
+        atomic_store_explicit(&s->pending[r->part], 0, memory_order_relaxed);
+        atomic_store_explicit(&s->state[r->part], PART_EMPTY, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&s->inflight, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&e->inflight, 1, memory_order_relaxed);
+    }
+}
+
+static void engine_unpin(struct engine *e, uint32_t slot) {
+    struct slot *s = &e->slots.slot[slot];
+    assert(s->pins > 0);
+    s->pins--;
+    atomic_fetch_sub(&e->pins, 1);
+    if (e->budget == 0 && slots_idle(s)) {
+        slots_drop(&e->slots, slot); /* no cache: nothing outlives its use */
+    }
+}
+
+/* Pin what is there, place what is not. Returns how many of w->expert have a slot now. */
+static uint32_t engine_pin(struct engine *e, const struct engine_want *w, uint32_t *slot) {
+    uint32_t n = 0;
+    /* Bundles that are there first: placing another one must not evict them. */
+    for (uint32_t i = 0; i < w->n; i++) {
+        const int32_t have = slots_find(&e->slots, w->group, (uint32_t)w->expert[i]);
+        slot[i] = have < 0 ? UINT32_MAX : (uint32_t)have;
+        if (have >= 0) {
+            e->slots.slot[have].pins++;
+            atomic_fetch_add(&e->pins, 1);
+            n++;
+        }
+    }
+    for (uint32_t i = 0; i < w->n; i++) {
+        if (slot[i] != UINT32_MAX) {
+            continue;
+        }
+        bool evicted = false;
+        slot[i] = slots_place(&e->slots, &e->bank, w->group, (uint32_t)w->expert[i], &evicted);
+        if (slot[i] == UINT32_MAX) {
+            break; /* same class, so the others would not fit either */
+        }
+        slots_touch(&e->slots, slot[i]);
+        e->slots.slot[slot[i]].pins++;
+        atomic_fetch_add(&e->pins, 1);
+        e->evictions += evicted;
+        n++;
+    }
+    return n;
+}
+
+/* Give back what engine_pin got. Bundles that never were read leave no trace. */
+static void engine_unpin_all(struct engine *e, const struct engine_want *w, const uint32_t *slot) {
+    for (uint32_t i = 0; i < w->n; i++) {
+        if (slot[i] == UINT32_MAX) {
+            continue;
+        }
+        engine_unpin(e, slot[i]);
+        struct slot *s = &e->slots.slot[slot[i]];
+        bool empty = s->group != UINT32_MAX && slots_idle(s);
+        for (uint32_t p = 0; empty && p < e->bank.groups[w->group].n_parts; p++) {
+            empty = atomic_load(&s->state[p]) == PART_EMPTY;
+        }
+        if (empty) {
+            slots_drop(&e->slots, slot[i]);
+        }
+    }
+}
+
+/* Count demand: a bundle is a hit when every wanted part is there or on its way. */
+static void engine_count_demand(struct engine *e, const struct engine_want *w, const uint32_t *slot) {
+    struct sluice_phase_stats *c = &e->phase[w->phase];
+    const struct bank_group *g = &e->bank.groups[w->group];
+    for (uint32_t i = 0; i < w->n; i++) {
+        if (slot[i] == UINT32_MAX) {
+            continue;
+        }
+        struct slot *s = &e->slots.slot[slot[i]];
+        uint64_t missing = 0, there = 0;
+        for (uint32_t p = 0; p < g->n_parts; p++) {
+            if (w->parts >> p & 1) {
+                *(engine_part_missing(s, p) ? &missing : &there) += e->bank.tensors[g->tensor[p]].slice;
+            }
+        }
+        c->hit_bytes += there;
+        c->miss_bytes += missing;
+        if (w->first) {
+            c->routed++;
+            *(missing ? &c->misses : &c->hits) += 1;
+        }
+    }
+}
+
+/* Submit reads for all missing wanted parts, part by part. The slots are pinned. */
+static int engine_read(struct engine *e, const struct engine_want *w, const uint32_t *slot) {
+    size_t n = 0;
+    for (uint32_t p = 0; p < e->bank.groups[w->group].n_parts; p++) {
+        if (!(w->parts >> p & 1)) {
+            continue;
+        }
+        for (uint32_t i = 0; i < w->n; i++) {
+            if (slot[i] != UINT32_MAX && engine_part_missing(&e->slots.slot[slot[i]], p) &&
+                !engine_plan_part(e, slot[i], p, w->phase, &n)) {
+                engine_unplan(e, n);
+                return SLUICE_ERR_MEMORY;
+            }
+        }
+    }
+    if (n && lanes_submit(e->lanes, e->requests, n)) {
+        engine_unplan(e, n);
+        return SLUICE_ERR_MEMORY;
+    }
+    return SLUICE_OK;
+}
+
+int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot, uint32_t *granted,
+                   struct sluice_error *err) {
+    *granted = 0;
+    for (uint32_t i = 0; i < w->n; i++) {
+        slot[i] = UINT32_MAX;
+    }
+    pthread_mutex_lock(&e->lock);
+    int rc = SLUICE_OK;
+    for (;;) {
+        const uint32_t seen = event_read(&e->changed);
+        if (!w->wait && (!e->cut || e->quiescing)) {
+            break; /* the caller holds pins or can come back later; it must not keep a cut waiting */
+        }
+        if (e->quiescing) {
+            engine_sleep(e, seen);
+            continue;
+        }
+        if (!e->cut) {
+            rc = engine_cut(e, err);
+            if (rc) {
+                break;
+            }
+        }
+        const struct slot_class *c = &e->slots.classes[e->slots.class_of_group[w->group]];
+        if (w->all && w->n > c->n) {
+            rc = sluice_fail(err, SLUICE_ERR_BUDGET, "the cache holds %u bundles of this size, %u are needed at once",
+                             c->n, w->n);
+            break;
+        }
+        const uint32_t n = engine_pin(e, w, slot);
+        if (n && (!w->all || n == w->n)) {
+            engine_count_demand(e, w, slot);
+            for (uint32_t i = 0; i < w->n; i++) {
+                if (slot[i] != UINT32_MAX) {
+                    slots_touch(&e->slots, slot[i]);
+                }
+            }
+            rc = engine_read(e, w, slot);
+            if (rc) {
+                sluice_fail(err, rc, "expert cache: out of memory");
+                engine_unpin_all(e, w, slot);
+            } else {
+                *granted = n;
+            }
+            break;
+        }
+        engine_unpin_all(e, w, slot);
+        if (!w->wait) {
+            break;
+        }
+        engine_sleep(e, seen);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (*granted == 0) {
+        for (uint32_t i = 0; i < w->n; i++) {
+            slot[i] = UINT32_MAX;
+        }
+    }
+    return rc ? rc : sluice_ok(err);
+}
+
+void engine_release(struct engine *e, const uint32_t *slot, uint32_t n) {
+    pthread_mutex_lock(&e->lock);
+    for (uint32_t i = 0; i < n; i++) {
+        if (slot[i] != UINT32_MAX) {
+            engine_unpin(e, slot[i]);
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    event_bump(&e->changed);
+}
+
+/* A pinned slot keeps its place: the arena is not cut anew while pins are held. So no lock here. */
+enum part_state engine_part_state(struct engine *e, uint32_t slot, uint32_t part) {
+    return atomic_load_explicit(&e->slots.slot[slot].state[part], memory_order_acquire);
+}
+
+const void *engine_part_data(struct engine *e, uint32_t slot, uint32_t part) {
+    return e->slots.slot[slot].weights[part];
+}
+
+uint32_t engine_seen(struct engine *e) {
+    return event_read(&e->changed);
+}
+
+void engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase) {
+    const double t0 = engine_now();
+    event_wait(&e->changed, seen);
+    const double dt = engine_now() - t0;
+    pthread_mutex_lock(&e->lock);
+    e->phase[phase].stall_s += dt;
+    pthread_mutex_unlock(&e->lock);
+}
+
+uint32_t engine_capacity(struct engine *e, uint32_t group) {
+    pthread_mutex_lock(&e->lock);
+    const uint32_t n = e->cut ? e->slots.classes[e->slots.class_of_group[group]].n : 0;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+/* ---- counters ------------------------------------------------------------------------------- */
+
+void engine_count_block(struct engine *e, enum engine_phase phase, uint32_t rows, bool first) {
+    pthread_mutex_lock(&e->lock);
+    e->phase[phase].blocks += first;
+    e->phase[phase].tokens += first ? rows : 0;
+    pthread_mutex_unlock(&e->lock);
+}
+
+void engine_count_compute(struct engine *e, enum engine_phase phase, double seconds) {
+    pthread_mutex_lock(&e->lock);
+    e->phase[phase].compute_s += seconds;
+    pthread_mutex_unlock(&e->lock);
+}
+
+bool engine_take_read_error(struct engine *e, struct sluice_error *out) {
+    pthread_mutex_lock(&e->error_lock);
+    *out = e->read_error;
+    sluice_ok(&e->read_error);
+    pthread_mutex_unlock(&e->error_lock);
+    return out->status != SLUICE_OK;
+}
+
+void engine_stats(struct engine *e, struct sluice_stats *out) {
+    memset(out, 0, sizeof *out);
+    pthread_mutex_lock(&e->lock);
+    struct sluice_phase_stats *phase[ENGINE_PHASES] = {&out->prompt, &out->generation};
+    out->layers = e->bank.live_groups;
+    for (int i = 0; i < ENGINE_PHASES; i++) {
+        *phase[i] = e->phase[i];
+        phase[i]->read_bytes = atomic_load_explicit(&e->read[i].bytes, memory_order_relaxed);
+        phase[i]->reads = atomic_load_explicit(&e->read[i].reads, memory_order_relaxed);
+    }
+    out->tensors = e->bank.live_tensors;
+    out->bank_bytes = bank_weight_bytes(&e->bank);
+    for (uint32_t i = 0; i < e->bank.n_groups; i++) {
+        const struct bank_group *g = &e->bank.groups[i];
+        if (g->n_parts) {
+            const uint64_t demand = g->weight_bytes * g->top_k;
+            out->token_bytes += demand;
+            out->layer_bytes = demand > out->layer_bytes ? demand : out->layer_bytes;
+        }
+    }
+    out->cache_bytes = e->cut ? e->slots.bytes : 0;
+    out->slots = e->cut ? e->slots.n_slots : 0;
+    out->resident = out->slots;
+    for (uint32_t i = 0; i < e->slots.n_classes; i++) {
+        out->resident -= e->slots.classes[i].n_free;
+    }
+    out->evictions = e->evictions;
+    out->lanes = (uint32_t)e->settings.io_threads;
+    out->direct_io = e->bank.live_tensors > 0;
+    for (uint32_t i = 0; i < e->bank.n_files; i++) {
+        if (e->bank.files[i] && e->bank.files[i]->io.fd_direct < 0) {
+            out->direct_io = false;
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+void engine_buffered_reason(struct engine *e, char *buf, size_t cap) {
+    buf[0] = 0;
+    pthread_mutex_lock(&e->lock);
+    for (uint32_t i = 0; i < e->bank.n_files; i++) {
+        if (e->bank.files[i] && e->bank.files[i]->io.why_buffered[0]) {
+            snprintf(buf, cap, "%s", e->bank.files[i]->io.why_buffered);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+uint64_t engine_budget(struct engine *e, bool *cut) {
+    pthread_mutex_lock(&e->lock);
+    *cut = e->cut;
+    const uint64_t budget = e->budget;
+    pthread_mutex_unlock(&e->lock);
+    return budget;
+}

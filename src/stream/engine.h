@@ -1,0 +1,113 @@
+/*
+ * engine.h - the stream engine: expert weights in, on demand, within a budget.
+ *
+ * One engine serves all models and contexts of a process. A caller that is about to compute an MoE
+ * block names the experts it needs, gets them pinned, waits for the parts in the order in which it
+ * wants to compute, and releases them. Every function is safe from any thread.
+ */
+#ifndef SLUICE_STREAM_ENGINE_H
+#define SLUICE_STREAM_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sluice.h"
+#include "stream/bank.h"
+#include "stream/slots.h"
+
+struct engine;
+
+/*
+ * Decides the cache budget when the arena is cut: *budget in bytes, 0 for no cache, from the
+ * settings, the bank's demand and what the machine has left. SLUICE_ERR_BUDGET with the numbers in
+ * *err refuses. Must not call the engine.
+ */
+typedef int (*engine_budget_fn)(void *ud, const struct bank *b, uint64_t *budget, struct sluice_error *err);
+
+enum engine_phase { ENGINE_PROMPT, ENGINE_GENERATION, ENGINE_PHASES };
+
+/* A new engine without tensors; lanes and arena start with the first acquire. NULL: no memory. */
+struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn budget, void *ud,
+                             struct sluice_error *err);
+
+/* Free everything. No caller may be inside and all tensors must be removed. */
+void engine_destroy(struct engine *e);
+
+/* bank_add_file and bank_add_tensor, locked. The arena is cut anew before the next use. */
+int engine_add_file(struct engine *e, int fd, const char *path, uint32_t *file, struct sluice_error *err);
+int engine_add_tensor(struct engine *e, uint32_t file, uint64_t owner, const char *name, uint64_t offset,
+                      uint64_t slice, uint32_t n_expert, uint32_t top_k, uint32_t *tensor, struct sluice_error *err);
+
+/*
+ * Remove tensors that nobody will ask for again (their model is being freed). Waits for reads into
+ * their bundles. With the last tensor the arena and the lanes end too.
+ */
+void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n);
+
+/* Ask the budget function whether this bank can be served, without allocating. */
+int engine_check(struct engine *e, struct sluice_error *err);
+
+/* What a caller must know of a tensor. */
+struct engine_tensor_info {
+    uint32_t group;    /* its group */
+    uint32_t part;     /* its part in the group's bundles */
+    uint32_t n_expert; /* experts */
+};
+struct engine_tensor_info engine_tensor(struct engine *e, uint32_t tensor);
+
+/* What to acquire. */
+struct engine_want {
+    uint32_t group;              /* of the experts */
+    uint32_t parts;              /* bit mask of the parts that will be computed */
+    const int32_t *expert;       /* n distinct expert numbers, each below the group's count */
+    uint32_t n;                  /* how many */
+    enum engine_phase phase;     /* whose counters */
+    bool first;                  /* count hits and misses: the first acquire of this block */
+    bool all;                    /* all n or nothing */
+    bool wait;                   /* sleep until at least one (with all: all) can be had; only while holding nothing */
+};
+
+/*
+ * Pin bundles and start reading their missing parts: all missing first parts, then all second
+ * parts, and so on, which is the order in which a block consumes them. slot[i] is the slot of
+ * expert[i], or UINT32_MAX where no slot could be had now. Returns the number granted in *granted;
+ * 0 is possible without `wait`. A failure grants nothing: SLUICE_ERR_BUDGET, SLUICE_ERR_MEMORY.
+ * With `all`, SLUICE_ERR_BUDGET also tells that the class can never hold n bundles.
+ */
+int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot, uint32_t *granted,
+                   struct sluice_error *err);
+
+/* The state of a part of a pinned slot; PART_READY makes its bytes visible to the caller. */
+enum part_state engine_part_state(struct engine *e, uint32_t slot, uint32_t part);
+
+/* The weights of a ready part: slice bytes of memory, valid until the slot is released. */
+const void *engine_part_data(struct engine *e, uint32_t slot, uint32_t part);
+
+/* For sleeping: read the count, look at the states, then wait for a change since. Counted as stall. */
+uint32_t engine_seen(struct engine *e);
+void engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase);
+
+/* Unpin slots. With no cache, bundles that nobody pins are forgotten. */
+void engine_release(struct engine *e, const uint32_t *slot, uint32_t n);
+
+/* The most bundles of a group that can be pinned at once. 0 before the first acquire. */
+uint32_t engine_capacity(struct engine *e, uint32_t group);
+
+/* Account a finished block: rows (tokens) and seconds of computing. */
+void engine_count_block(struct engine *e, enum engine_phase phase, uint32_t rows, bool first);
+void engine_count_compute(struct engine *e, enum engine_phase phase, double seconds);
+
+/* Why reads failed, and clear it; false: they did not. */
+bool engine_take_read_error(struct engine *e, struct sluice_error *out);
+
+/* Counters so far. */
+void engine_stats(struct engine *e, struct sluice_stats *out);
+
+/* Why some file is read buffered, e.g. for the mode line; "" when all are direct. */
+void engine_buffered_reason(struct engine *e, char *buf, size_t cap);
+
+/* The budget in force: bytes of cache, 0 for none. Valid once the arena is cut (see cut). */
+uint64_t engine_budget(struct engine *e, bool *cut);
+
+#endif

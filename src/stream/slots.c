@@ -1,0 +1,241 @@
+/*
+ * slots.c - where expert weights live.
+ *
+ * One anonymous mapping, made once, cut into slots. Evicting a bundle is relabelling its slot; no
+ * memory is returned or faulted again. Engines that commit pages on a miss and give them back by
+ * madvise on eviction measured 20-30 % of a token in that churn, and it makes every size a
+ * multiple of the page size. Here nothing depends on the page size.
+ *
+ * Size classes: layers differ (a Q6_K down projection in some layers only, say). Slots of the
+ * largest size for all would waste up to a third; so bundles within 6 % of each other share a
+ * class, and the budget is divided among classes in proportion to their bytes in the bank, which
+ * is also in proportion to how often they are used, every layer being visited once per token.
+ *
+ * Which slot holds a bundle is a direct table over (group, expert): a few kilobytes, no hashing.
+ *
+ * Locking: none here. The engine's lock guards everything but the atomics in struct slot, which
+ * reader threads write.
+ */
+#include "stream/slots.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "stream/error.h"
+
+#define SLOTS_HUGE ((uint64_t)2 << 20)      /* alignment that lets the kernel use huge pages */
+#define SLOTS_STAGING ((uint64_t)64 << 20)  /* bytes a class gets when nothing is kept */
+#define SLOTS_NO_GROUP UINT32_MAX
+
+bool slots_idle(const struct slot *s) {
+    return s->pins == 0 && atomic_load_explicit(&s->inflight, memory_order_acquire) == 0;
+}
+
+int32_t slots_find(const struct slots *s, uint32_t group, uint32_t expert) {
+    return s->table[s->table_of_group[group] + expert];
+}
+
+/* Groups that are live, largest bundles first. */
+struct size_order {
+    uint64_t slot_bytes; /* of a bundle */
+    uint32_t group;      /* id */
+};
+
+static int size_order_cmp(const void *a, const void *b) {
+    const struct size_order *x = a, *y = b;
+    if (x->slot_bytes != y->slot_bytes) {
+        return x->slot_bytes < y->slot_bytes ? 1 : -1;
+    }
+    return x->group < y->group ? -1 : x->group > y->group;
+}
+
+/* Decide classes and fill class_of_group, table_of_group. Arrays are allocated; n of classes stays 0. */
+static int slots_classify(struct slots *s, const struct bank *b, uint64_t *n_table, struct sluice_error *err) {
+    s->n_groups = b->n_groups;
+    s->class_of_group = calloc(b->n_groups, sizeof *s->class_of_group);
+    s->table_of_group = calloc(b->n_groups, sizeof *s->table_of_group);
+    s->classes = calloc(b->n_groups, sizeof *s->classes);
+    struct size_order *order = calloc(b->n_groups, sizeof *order);
+    if (!s->class_of_group || !s->table_of_group || !s->classes || !order) {
+        free(order);
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: out of memory");
+    }
+    uint32_t n = 0;
+    uint64_t align = 4096;
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        if (b->groups[i].n_parts) {
+            order[n++] = (struct size_order){b->groups[i].slot_bytes, i};
+        }
+    }
+    for (uint32_t i = 0; i < b->n_files; i++) {
+        if (b->files[i] && b->files[i]->io.align > align) {
+            align = b->files[i]->io.align;
+        }
+    }
+    qsort(order, n, sizeof *order, size_order_cmp);
+    *n_table = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct bank_group *g = &b->groups[order[i].group];
+        struct slot_class *c = s->n_classes ? &s->classes[s->n_classes - 1] : NULL;
+        if (!c || g->slot_bytes < c->slot_bytes - c->slot_bytes / 16) {
+            c = &s->classes[s->n_classes++];
+            c->slot_bytes = (g->slot_bytes + align - 1) / align * align;
+        }
+        c->bundles += g->n_expert;
+        c->top_k = g->top_k > c->top_k ? g->top_k : c->top_k;
+        s->class_of_group[order[i].group] = (uint32_t)(c - s->classes);
+        s->table_of_group[order[i].group] = (uint32_t)*n_table;
+        *n_table += g->n_expert;
+    }
+    free(order);
+    return *n_table < INT32_MAX ? SLUICE_OK : sluice_fail(err, SLUICE_ERR_FORMAT, "too many experts");
+}
+
+/* How many slots each class gets from the budget; sets first and n. Returns the slot bytes of all. */
+static uint64_t slots_share(struct slots *s, uint64_t budget) {
+    double bank = 0;
+    for (uint32_t i = 0; i < s->n_classes; i++) {
+        bank += (double)s->classes[i].slot_bytes * s->classes[i].bundles;
+    }
+    uint64_t total = 0;
+    s->n_slots = 0;
+    for (uint32_t i = 0; i < s->n_classes; i++) {
+        struct slot_class *c = &s->classes[i];
+        const double share = (double)c->slot_bytes * c->bundles / bank;
+        const double want = budget ? (double)budget * share : (double)SLOTS_STAGING;
+        double n = want / (double)c->slot_bytes;
+        if (n < c->top_k) {
+            n = c->top_k;
+        }
+        if (n > c->bundles) {
+            n = c->bundles;
+        }
+        c->first = s->n_slots;
+        c->n = (uint32_t)n;
+        s->n_slots += c->n;
+        total += c->n * c->slot_bytes;
+    }
+    return total;
+}
+
+int slots_create(struct slots *s, const struct bank *b, uint64_t budget, enum sluice_policy policy,
+                 struct sluice_error *err) {
+    memset(s, 0, sizeof *s);
+    uint64_t n_table = 0;
+    int rc = slots_classify(s, b, &n_table, err);
+    if (rc) {
+        goto fail;
+    }
+    s->bytes = slots_share(s, budget);
+    s->slot = calloc(s->n_slots, sizeof *s->slot);
+    s->table = malloc(n_table * sizeof *s->table);
+    if (!s->slot || !s->table) {
+        rc = sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: out of memory");
+        goto fail;
+    }
+    memset(s->table, 0xff, n_table * sizeof *s->table); /* all -1 */
+    s->mapped = s->bytes + SLOTS_HUGE;
+    s->memory = mmap(NULL, s->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (s->memory == MAP_FAILED) {
+        s->memory = NULL;
+        rc = sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: cannot allocate %llu MiB: %s",
+                         (unsigned long long)(s->bytes >> 20), strerror(errno));
+        goto fail;
+    }
+    madvise(s->memory, s->mapped, MADV_HUGEPAGE); /* a wish; kernels without it say EINVAL */
+    char *at = (char *)(((uintptr_t)s->memory + SLOTS_HUGE - 1) / SLOTS_HUGE * SLOTS_HUGE);
+    for (uint32_t i = 0; i < s->n_classes; i++) {
+        struct slot_class *c = &s->classes[i];
+        c->policy = policy_create(policy, c->n);
+        c->free_list = calloc(c->n, sizeof *c->free_list);
+        if (!c->policy || !c->free_list) {
+            rc = sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: out of memory");
+            goto fail;
+        }
+        for (uint32_t k = c->n; k-- > 0;) {
+            c->free_list[c->n_free++] = c->first + k; /* a stack: the lowest address is taken first */
+        }
+        for (uint32_t k = 0; k < c->n; k++, at += c->slot_bytes) {
+            s->slot[c->first + k] = (struct slot){.data = at, .class_id = i, .group = SLOTS_NO_GROUP};
+        }
+    }
+    return sluice_ok(err);
+fail:
+    slots_destroy(s);
+    return rc;
+}
+
+void slots_destroy(struct slots *s) {
+    for (uint32_t i = 0; i < s->n_slots && s->slot; i++) {
+        assert(slots_idle(&s->slot[i]));
+    }
+    for (uint32_t i = 0; i < s->n_classes; i++) {
+        policy_destroy(s->classes[i].policy);
+        free(s->classes[i].free_list);
+    }
+    if (s->memory) {
+        munmap(s->memory, s->mapped);
+    }
+    free(s->classes);
+    free(s->class_of_group);
+    free(s->table_of_group);
+    free(s->slot);
+    free(s->table);
+    memset(s, 0, sizeof *s);
+}
+
+/* For policy_victim: ud is the slots, `index` counts from the class's first slot. */
+struct class_view {
+    const struct slots *slots; /* all */
+    uint32_t first;            /* of the class */
+};
+
+static bool class_evictable(void *ud, uint32_t index) {
+    const struct class_view *v = ud;
+    return slots_idle(&v->slots->slot[v->first + index]);
+}
+
+void slots_drop(struct slots *s, uint32_t slot) {
+    struct slot *x = &s->slot[slot];
+    assert(x->group != SLOTS_NO_GROUP && slots_idle(x));
+    struct slot_class *c = &s->classes[x->class_id];
+    policy_remove(c->policy, slot - c->first);
+    s->table[s->table_of_group[x->group] + x->expert] = -1;
+    x->group = SLOTS_NO_GROUP;
+    c->free_list[c->n_free++] = slot;
+}
+
+uint32_t slots_place(struct slots *s, const struct bank *b, uint32_t group, uint32_t expert, bool *evicted) {
+    assert(slots_find(s, group, expert) < 0);
+    struct slot_class *c = &s->classes[s->class_of_group[group]];
+    *evicted = false;
+    if (c->n_free == 0) {
+        struct class_view view = {s, c->first};
+        const uint32_t victim = policy_victim(c->policy, class_evictable, &view);
+        if (victim == UINT32_MAX) {
+            return UINT32_MAX;
+        }
+        slots_drop(s, c->first + victim);
+        *evicted = true;
+    }
+    const uint32_t slot = c->free_list[--c->n_free];
+    struct slot *x = &s->slot[slot];
+    x->group = group;
+    x->expert = expert;
+    const struct bank_group *g = &b->groups[group];
+    for (uint32_t p = 0; p < g->n_parts; p++) {
+        x->weights[p] = x->data + g->window[p] + bank_window_of(b, g->tensor[p], expert).skip;
+        atomic_store_explicit(&x->pending[p], 0, memory_order_relaxed);
+        atomic_store_explicit(&x->state[p], PART_EMPTY, memory_order_relaxed);
+    }
+    s->table[s->table_of_group[group] + expert] = (int32_t)slot;
+    return slot;
+}
+
+void slots_touch(struct slots *s, uint32_t slot) {
+    struct slot_class *c = &s->classes[s->slot[slot].class_id];
+    policy_touch(c->policy, slot - c->first);
+}

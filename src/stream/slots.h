@@ -1,0 +1,86 @@
+/* slots.h - the slot arena: one allocation, cut into slots by size class, and what lies in each. */
+#ifndef SLUICE_STREAM_SLOTS_H
+#define SLUICE_STREAM_SLOTS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sluice.h"
+#include "stream/bank.h"
+#include "stream/policy.h"
+
+enum part_state {
+    PART_EMPTY,   /* not read */
+    PART_READING, /* requests are under way */
+    PART_READY,   /* its bytes are there; stored with release order after they arrived */
+    PART_FAILED,  /* a request failed; may be asked for again once the others ended */
+};
+
+struct slot {
+    char *data;                             /* slot_bytes of its class */
+    uint32_t class_id;                      /* index into slots.classes */
+    uint32_t group, expert;                 /* the bundle in it; group UINT32_MAX: none */
+    uint32_t pins;                          /* blocks that use it now; guarded by the engine's lock */
+    _Atomic uint32_t inflight;              /* read requests not ended, all parts */
+    _Atomic uint32_t pending[BANK_PARTS_MAX]; /* the same, by part */
+    _Atomic uint32_t state[BANK_PARTS_MAX]; /* enum part_state */
+    const char *weights[BANK_PARTS_MAX];    /* where in data each part's weights begin */
+};
+
+/* Slots of one size, for all groups whose bundles are about that large. */
+struct slot_class {
+    uint64_t slot_bytes;   /* memory of one slot */
+    uint32_t first, n;     /* its slots: [first, first + n) */
+    uint32_t bundles;      /* bundles of its groups: more slots than that are useless */
+    uint32_t top_k;        /* the largest top-k of its groups: fewer slots than that cannot run a block at once */
+    uint32_t n_free;       /* free slots */
+    uint32_t *free_list;   /* their indices, a stack */
+    struct policy *policy; /* order of the others, numbered from 0 */
+};
+
+struct slots {
+    void *memory;              /* the mapping */
+    uint64_t mapped;           /* its length, bytes */
+    uint64_t bytes;            /* slot memory in it: sum of n * slot_bytes */
+    struct slot *slot;         /* by index */
+    uint32_t n_slots;          /* entries */
+    struct slot_class *classes; /* by class */
+    uint32_t n_classes;        /* entries */
+    uint32_t *class_of_group;  /* by group id, for groups that are live */
+    uint32_t *table_of_group;  /* by group id: where its experts begin in table */
+    uint32_t n_groups;         /* entries of the two above */
+    int32_t *table;            /* by group's table + expert: the slot, or -1 */
+};
+
+/*
+ * Allocate and cut an arena for all live groups of the bank. `budget` bytes are shared among the
+ * classes in proportion to their part of the bank, but every class gets at least slots for one
+ * block, and none more than it has bundles. With budget 0 the arena is staging only: room for a
+ * block, or about 64 MiB a class if that is more. *s is zeroed on failure.
+ */
+int slots_create(struct slots *s, const struct bank *b, uint64_t budget, enum sluice_policy policy,
+                 struct sluice_error *err);
+
+/* Free everything. No slot may be pinned or being read. Accepts a zeroed struct. */
+void slots_destroy(struct slots *s);
+
+/* The slot that holds a bundle, or -1. */
+int32_t slots_find(const struct slots *s, uint32_t group, uint32_t expert);
+
+/*
+ * A slot for a bundle that has none: a free one, or one evicted from the same class (*evicted tells).
+ * It enters the table with all parts empty. UINT32_MAX: all are pinned or being read.
+ */
+uint32_t slots_place(struct slots *s, const struct bank *b, uint32_t group, uint32_t expert, bool *evicted);
+
+/* Note a use, for the policy. */
+void slots_touch(struct slots *s, uint32_t slot);
+
+/* Take a bundle out of the table; its slot becomes free. It may not be pinned or being read. */
+void slots_drop(struct slots *s, uint32_t slot);
+
+/* Can the slot be evicted: nobody uses it and no read into it is under way? */
+bool slots_idle(const struct slot *s);
+
+#endif
