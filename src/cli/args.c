@@ -1,0 +1,238 @@
+/*
+ * args.c - see args.h.
+ *
+ * Not getopt_long: that one accepts abbreviations ("--cache" for a later "--cache-something" changes
+ * meaning when an option is added), permutes argv, which would eat options of the program that
+ * `sluice exec` starts, and leaves the checking of values to a hundred hand-written cases. Here every
+ * option is one row of a table; numbers must be numbers to their last character; an option given
+ * twice takes its last value, as everywhere else.
+ */
+#include "cli/args.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sluice.h"
+
+int cli_fail(int code, const char *command, const char *format, ...) {
+    va_list args;
+    char line[1024];
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    for (char *p = line; *p; p++) { /* a file name may hold anything: one line stays one line */
+        *p = *p == '\n' || *p == '\r' ? ' ' : *p;
+    }
+    fprintf(stderr, "%s: %s\n", command, line);
+    return code;
+}
+
+bool cli_write(const char *command, const char *text, size_t n) {
+    if (fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0) {
+        return true;
+    }
+    cli_fail(0, command, "standard output: %s", strerror(errno));
+    return false;
+}
+
+bool cli_set_text(const struct cli_option *o, const char *value, struct cli_config *c) {
+    *(const char **)(void *)((char *)c + o->offset) = value;
+    return value[0] != '\0' || o->min == 0;
+}
+
+bool cli_set_true(const struct cli_option *o, const char *value, struct cli_config *c) {
+    (void)value;
+    *(bool *)((char *)c + o->offset) = true;
+    return true;
+}
+
+bool cli_set_integer(const struct cli_option *o, const char *value, struct cli_config *c) {
+    char *end;
+    if (!((value[0] >= '0' && value[0] <= '9') || (value[0] == '-' && value[1] >= '0' && value[1] <= '9'))) {
+        return false; /* strtoll would skip blanks and take a plus */
+    }
+    errno = 0;
+    long long n = strtoll(value, &end, 10);
+    if (*end || errno || (double)n < o->min || (double)n > o->max) {
+        return false;
+    }
+    *(int64_t *)(void *)((char *)c + o->offset) = n;
+    return true;
+}
+
+bool cli_set_real(const struct cli_option *o, const char *value, struct cli_config *c) {
+    char *end;
+    if (!value[0] || value[strspn(value, "0123456789.")]) {
+        return false; /* no sign, exponent, hexadecimal, infinity or nan */
+    }
+    double x = strtod(value, &end);
+    if (*end || !isfinite(x) || x < o->min || x > o->max) {
+        return false;
+    }
+    *(double *)(void *)((char *)c + o->offset) = x;
+    return true;
+}
+
+bool cli_set_setting(const struct cli_option *o, const char *value, struct cli_config *c) {
+    struct sluice_settings scratch;
+    const char *text = o->fixed ? o->fixed : value;
+    sluice_settings_default(&scratch);
+    if (sluice_settings_set(&scratch, o->setting, text, NULL) != 0) {
+        return false;
+    }
+    size_t at = 0; /* a repeat replaces */
+    while (at < c->n_settings && strcmp(c->settings[at].name, o->setting) != 0) {
+        at++;
+    }
+    if (at == CLI_SETTINGS_MAX) {
+        return false; /* more settings than rows exist: cannot happen */
+    }
+    c->settings[at] = (struct cli_setting){.name = o->setting, .value = text};
+    c->n_settings += at == c->n_settings;
+    return true;
+}
+
+/* The row for "--name" or "-x" of `len` bytes; NULL when there is none. */
+static const struct cli_option *find_option(const struct cli_command *cmd, const char *arg, size_t len) {
+    for (const struct cli_group *g = cmd->groups; g->heading; g++) {
+        for (const struct cli_option *o = g->options; o->name; o++) {
+            if ((strlen(o->name) == len && strncmp(o->name, arg, len) == 0) ||
+                (o->letter && len == 2 && arg[0] == '-' && arg[1] == o->letter)) {
+                return o;
+            }
+        }
+    }
+    return NULL;
+}
+
+static int bad_value(const struct cli_command *cmd, const struct cli_option *o, const char *spelled, int spelled_len,
+                     const char *value) {
+    if (o->expect) {
+        return cli_fail(CLI_EXIT_USAGE, cmd->name, "%.*s %s: must be %s", spelled_len, spelled, value, o->expect);
+    }
+    if (o->set == cli_set_real) {
+        return cli_fail(CLI_EXIT_USAGE, cmd->name, "%.*s %s: must be %g..%g", spelled_len, spelled, value, o->min,
+                        o->max);
+    }
+    return cli_fail(CLI_EXIT_USAGE, cmd->name, "%.*s %s: must be %.0f..%.0f", spelled_len, spelled, value, o->min,
+                    o->max);
+}
+
+/* One option at argv[*at]; steps over its value. */
+static int parse_option(const struct cli_command *cmd, int argc, char **argv, int *at, struct cli_config *c) {
+    const char *arg = argv[*at], *value = NULL;
+    const char *equals = arg[1] == '-' ? strchr(arg, '=') : NULL;
+    size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
+    const struct cli_option *o = find_option(cmd, arg, len);
+    if (!o) {
+        return cli_fail(CLI_EXIT_USAGE, cmd->name, "unknown option %.*s (see %s --help)", (int)len, arg, cmd->name);
+    }
+    if (!o->metavar) {
+        if (equals) {
+            return cli_fail(CLI_EXIT_USAGE, cmd->name, "%.*s takes no value", (int)len, arg);
+        }
+    } else if (equals) {
+        value = equals + 1;
+    } else if (*at + 1 < argc) {
+        value = argv[++*at];
+    } else {
+        return cli_fail(CLI_EXIT_USAGE, cmd->name, "%s needs a value: %s", arg, o->metavar);
+    }
+    if (!o->set(o, value, c)) {
+        return bad_value(cmd, o, arg, (int)len, value ? value : "");
+    }
+    return 0;
+}
+
+static void set_defaults(const struct cli_command *cmd, struct cli_config *c) {
+    memset(c, 0, sizeof *c);
+    c->command = cmd->name;
+    c->n_predict = CLI_NOT_GIVEN;
+    c->n_ctx = 4096;
+    c->n_ubatch = 512;
+    c->temp = 0.8; /* llama.cpp's own defaults */
+    c->top_k = 40;
+    c->top_p = 0.95;
+    c->min_p = 0.05;
+    c->seed = -1;
+}
+
+int cli_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_config *c) {
+    set_defaults(cmd, c);
+    bool options = true;
+    int n = 0; /* arguments are moved to the front of argv + 1, in order */
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        if (options && strcmp(arg, "--") == 0) {
+            options = false;
+        } else if (options && (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)) {
+            c->help = true;
+            return 0;
+        } else if (options && arg[0] == '-' && arg[1]) {
+            int rc = parse_option(cmd, argc, argv, &i, c);
+            if (rc) {
+                return rc;
+            }
+        } else {
+            argv[1 + n++] = argv[i];
+            options = options && !cmd->stop_at_arg;
+        }
+    }
+    c->args = argv + 1;
+    c->n_args = n;
+    if (n > cmd->max_args) {
+        return cli_fail(CLI_EXIT_USAGE, cmd->name, "unexpected argument %s (see %s --help)", c->args[cmd->max_args],
+                        cmd->name);
+    }
+    return 0;
+}
+
+/* One option of the help page: name in a column, help beside it, further lines indented. */
+static void print_option(FILE *out, const struct cli_option *o) {
+    enum { COLUMN = 26 };
+    char left[80];
+    char letter[8] = "    ";
+    if (o->letter) {
+        snprintf(letter, sizeof letter, "-%c, ", o->letter);
+    }
+    snprintf(left, sizeof left, "  %s%s%s%s", letter, o->name, o->metavar ? " " : "", o->metavar ? o->metavar : "");
+    fprintf(out, "%-*s", COLUMN, left);
+    if (strlen(left) > COLUMN - 2) {
+        fprintf(out, "\n%*s", COLUMN, "");
+    }
+    for (const char *p = o->help; *p; p++) {
+        fputc(*p, out);
+        if (*p == '\n') {
+            fprintf(out, "%*s", COLUMN, "");
+        }
+    }
+    fputc('\n', out);
+}
+
+int cli_help(const struct cli_command *cmd) {
+    char *page = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&page, &n);
+    if (!out) {
+        return cli_fail(CLI_EXIT_FAILED, cmd->name, "%s", strerror(errno));
+    }
+    fprintf(out, "usage: %s\n\n%s\n", cmd->usage, cmd->about);
+    for (const struct cli_group *g = cmd->groups; g->heading; g++) {
+        fprintf(out, "\n%s\n", g->heading);
+        for (const struct cli_option *o = g->options; o->name; o++) {
+            print_option(out, o);
+        }
+    }
+    fprintf(out, "\n  -h, --help            this page\n");
+    if (cmd->notes) {
+        fprintf(out, "\n%s\n", cmd->notes);
+    }
+    bool ok = fclose(out) == 0 && cli_write(cmd->name, page, n);
+    free(page);
+    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILED;
+}

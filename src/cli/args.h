@@ -1,0 +1,114 @@
+/*
+ * args.h - one strict option parser for all commands, and the values that it fills.
+ */
+#ifndef SLUICE_CLI_ARGS_H
+#define SLUICE_CLI_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    CLI_EXIT_OK = 0,      /* it did what was asked */
+    CLI_EXIT_FAILED = 1,  /* something went wrong while it ran */
+    CLI_EXIT_USAGE = 2,   /* the command line or a setting has no meaning */
+    CLI_NOT_GIVEN = -2,   /* an integer option whose default depends on the command */
+    CLI_SETTINGS_MAX = 16 /* settings that one command line may give */
+};
+
+/* A setting of sluice.h given on the command line. Applied after the environment. */
+struct cli_setting {
+    const char *name;  /* as sluice_settings_set wants it, static */
+    const char *value; /* its text, from argv or static */
+};
+
+/* What the command line says. Text points into argv. */
+struct cli_config {
+    const char *command;                           /* "sluice run": what messages start with */
+    const char *model;                             /* -m; NULL: not given */
+    const char *prompt;                            /* -p; NULL: not given */
+    const char *prompt_file;                       /* -f; NULL: not given */
+    const char *system;                            /* --system; NULL: none */
+    const char *chat_template;                     /* --chat-template; NULL: the model's own */
+    int64_t n_predict;                             /* tokens to generate; -1: no limit; or CLI_NOT_GIVEN */
+    int64_t n_ctx;                                 /* context, tokens; 0: as the model was trained */
+    int64_t n_threads;                             /* compute threads; 0: one per processor */
+    int64_t n_ubatch;                              /* prompt tokens per batch */
+    int64_t n_expert_used;                         /* experts per token; 0: as the model says */
+    double temp;                                   /* see sluice_sampling */
+    double top_p;                                  /* see sluice_sampling */
+    double min_p;                                  /* see sluice_sampling */
+    int64_t top_k;                                 /* see sluice_sampling */
+    int64_t seed;                                  /* -1: a random one */
+    bool resident;                                 /* --resident */
+    bool compare;                                  /* --compare-resident */
+    bool json;                                     /* --json */
+    bool quiet;                                    /* --quiet */
+    bool help;                                     /* --help: nothing else was checked */
+    struct cli_setting settings[CLI_SETTINGS_MAX]; /* in the order given */
+    size_t n_settings;                             /* used entries */
+    char **args;                                   /* what is not an option, points into argv */
+    int n_args;                                    /* number of them */
+};
+
+/*
+ * One row per option. The setter stores the value and returns false when it has no meaning; the
+ * parser then prints "COMMAND: --name VALUE: must be EXPECT". The help page is printed from the same
+ * rows, so that an option cannot exist without its help.
+ */
+struct cli_option {
+    const char *name;    /* "--threads" */
+    char letter;         /* 't' for -t; 0: none */
+    const char *metavar; /* "N"; NULL: takes no value */
+    const char *help;    /* may contain newlines */
+    const char *expect;  /* what a good value is, after "must be"; NULL: min..max */
+    bool (*set)(const struct cli_option *o, const char *value, struct cli_config *c);
+    size_t offset;       /* of the field in cli_config that the generic setters fill */
+    double min, max;     /* range of a number */
+    const char *setting; /* name of a sluice.h setting, for cli_set_setting */
+    const char *fixed;   /* its value, for an option without one */
+};
+
+/* Options with a heading. A list of them ends with heading NULL. */
+struct cli_group {
+    const char *heading;              /* "Cache" */
+    const struct cli_option *options; /* ends with name NULL */
+};
+
+/* A command: what it takes and what its help says. */
+struct cli_command {
+    const char *name;               /* "sluice run" */
+    const char *usage;              /* the line after "usage: " */
+    const char *about;              /* paragraphs, wrapped by hand */
+    const struct cli_group *groups; /* its options */
+    const char *notes;              /* examples and the like, printed after the options; NULL: none */
+    int max_args;                   /* arguments that are no options */
+    bool stop_at_arg;               /* the first of them ends the options: the rest belongs to a program */
+};
+
+/* The generic setters. */
+bool cli_set_text(const struct cli_option *o, const char *value, struct cli_config *c);    /* const char * field */
+bool cli_set_true(const struct cli_option *o, const char *value, struct cli_config *c);    /* bool field */
+bool cli_set_integer(const struct cli_option *o, const char *value, struct cli_config *c); /* int64_t field */
+bool cli_set_real(const struct cli_option *o, const char *value, struct cli_config *c);    /* double field */
+bool cli_set_setting(const struct cli_option *o, const char *value, struct cli_config *c); /* adds to settings */
+
+/*
+ * Fill *c with the defaults, then from argv[1..]. Returns 0, or CLI_EXIT_USAGE after printing one
+ * line. With --help it stops at once with c->help set.
+ */
+int cli_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_config *c);
+
+/* Print the help page to standard output. Returns an exit code. */
+int cli_help(const struct cli_command *cmd);
+
+/* Print "COMMAND: message" and a newline to standard error; returns `code`. */
+int cli_fail(int code, const char *command, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/*
+ * Write to standard output and flush. False, after printing one line, when that failed: the text is
+ * the result of the command, so the command must fail too.
+ */
+bool cli_write(const char *command, const char *text, size_t n);
+
+#endif

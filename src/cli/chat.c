@@ -1,0 +1,219 @@
+/*
+ * chat.c - `sluice chat`: a conversation on the terminal.
+ *
+ * Reads lines with getline and no editing library: the terminal's own line editing is there, piped input
+ * works the same, and one dependency less. Answers go to standard output, everything else to standard
+ * error, so that `sluice chat < questions > answers` holds the answers only.
+ *
+ * Ctrl-C means "stop talking": the signal sets a flag that the compute threads poll, the answer so far
+ * stays part of the conversation, and the next line is read. Ctrl-D or /exit ends.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/session.h"
+#include "cli/summary.h"
+#include "cli/text.h"
+#include "runner/chat.h"
+
+static const struct cli_option chat_options[] = {
+    {.name = "--system",
+     .metavar = "TEXT",
+     .set = cli_set_text,
+     .min = 1,
+     .expect = "a text",
+     .offset = offsetof(struct cli_config, system),
+     .help = "the system message (none)"},
+    {.name = "--chat-template",
+     .metavar = "NAME",
+     .set = cli_set_text,
+     .min = 1,
+     .expect = "a template's name",
+     .offset = offsetof(struct cli_config, chat_template),
+     .help = "one of llama.cpp's built-in templates, e.g. chatml or llama3\n(the model's own)"},
+    {.name = "--quiet",
+     .letter = 'q',
+     .set = cli_set_true,
+     .offset = offsetof(struct cli_config, quiet),
+     .help = "no progress, mode line and summary"},
+    {0},
+};
+
+static const struct cli_group groups[] = {
+    {"Conversation", chat_options},
+    {"Model", cli_model_options},
+    {"Expert cache", cli_cache_options},
+    {"Generation", cli_sampling_options},
+    {NULL, NULL},
+};
+
+static const struct cli_command command = {
+    .name = "sluice chat",
+    .usage = "sluice chat -m MODEL [options]",
+    .about = "Talks to a model with its own chat template. What was said stays in the context, so a turn\n"
+             "only computes what is new. One line is one message.",
+    .groups = groups,
+    .notes = "  Ctrl-C   stops the answer, not the program\n"
+             "  Ctrl-D   ends, like /exit\n"
+             "  /clear   forgets the conversation",
+};
+
+/* A conversation that is going on. */
+struct talk {
+    const struct cli_config *config; /* the command line */
+    struct cli_session session;      /* the open model */
+    struct sluice_chat *chat;        /* the messages */
+    struct cli_text answer;          /* of this turn */
+    bool interactive;                /* standard input is a terminal */
+    bool write_failed;               /* standard output is gone */
+};
+
+static bool on_text(void *user, const char *text, size_t n) {
+    struct talk *t = user;
+    t->write_failed = !cli_write(t->config->command, text, n) || !cli_text_add(&t->answer, text, n);
+    return !t->write_failed;
+}
+
+/* One line after an answer: what this turn cost. */
+static void print_turn(const struct talk *t, const struct sluice_generated *made, uint64_t fed, double fed_s,
+                       const struct sluice_stats *before) {
+    struct sluice_stats now;
+    struct cli_phase phase;
+    sluice_get_stats(&now);
+    cli_phase_set(&phase, before, &now, fed + made->steps, 0);
+    fprintf(stderr, "[%" PRIu64 " tokens read in %.2f s, %" PRIu64 " written, %.2f tok/s", fed, fed_s, made->tokens,
+            made->steps_s > 0 ? (double)made->steps / made->steps_s : 0);
+    if (!t->config->resident && now.tensors && phase.tokens) {
+        fprintf(stderr, ", %.1f MiB read per token", (double)phase.counted.read_bytes / 1048576 / (double)phase.tokens);
+    }
+    fprintf(stderr, ", context %" PRIu32 "/%" PRIu32 "%s]\n", sluice_runner_n_used(t->session.runner),
+            sluice_runner_n_ctx(t->session.runner),
+            made->stop == SLUICE_STOP_INTERRUPTED ? ", interrupted"
+            : made->stop == SLUICE_STOP_CONTEXT   ? ", context full"
+                                                  : "");
+}
+
+/* The answer to a message that was computed. */
+static int answer(struct talk *t, uint64_t fed, double fed_s, const struct sluice_stats *before) {
+    struct sluice_generated made;
+    struct sluice_error err;
+    t->answer.n = 0;
+    if (sluice_runner_generate(t->session.runner, t->config->n_predict, on_text, t, &made, &err)) {
+        return cli_session_fail(&t->session, &err);
+    }
+    if (t->write_failed || !cli_write(t->config->command, "\n", 1)) {
+        return CLI_EXIT_FAILED;
+    }
+    if (!t->config->quiet) {
+        print_turn(t, &made, fed, fed_s, before);
+    }
+    if (sluice_chat_answer(t->chat, t->answer.data ? t->answer.data : "", t->answer.n, &err)) {
+        return cli_session_fail(&t->session, &err);
+    }
+    return 0;
+}
+
+/* One message. Returns an exit code only when the conversation cannot go on. */
+static int turn(struct talk *t, const char *line, size_t n) {
+    struct sluice_stats before;
+    struct sluice_error err;
+    enum sluice_stop stop;
+    uint64_t fed;
+    double start = sluice_clock();
+    cli_interrupt_reset();
+    sluice_get_stats(&before);
+    int rc = sluice_chat_ask(t->chat, line, n, &stop, &fed, &err);
+    cli_progress_clear(&t->session.progress);
+    if (rc == SLUICE_ERR_STATE) {
+        cli_fail(0, t->config->command, "%s (/clear starts anew, -c gives a larger context)", err.message);
+    } else if (rc) {
+        return cli_session_fail(&t->session, &err);
+    } else if (stop) {
+        fprintf(stderr, "[interrupted: this message is not part of the conversation]\n");
+    } else {
+        rc = answer(t, fed, sluice_clock() - start, &before);
+    }
+    cli_interrupt_reset();
+    return rc == SLUICE_ERR_STATE ? 0 : rc;
+}
+
+/* Lines until the end of input. */
+static int converse(struct talk *t) {
+    char *line = NULL;
+    size_t cap = 0;
+    int rc = 0;
+    while (rc == 0) {
+        if (t->interactive) {
+            fputs("> ", stderr);
+        }
+        errno = 0;
+        ssize_t n = getline(&line, &cap, stdin);
+        if (n < 0 && errno == EINTR) {
+            clearerr(stdin); /* Ctrl-C while nothing is being said */
+            cli_interrupt_reset();
+            fputs("\n(Ctrl-D or /exit ends)\n", stderr);
+            continue;
+        }
+        if (n < 0) {
+            if (ferror(stdin)) {
+                rc = cli_fail(CLI_EXIT_FAILED, t->config->command, "standard input: %s", strerror(errno));
+            } else if (t->interactive) {
+                fputc('\n', stderr);
+            }
+            break;
+        }
+        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) {
+            line[--n] = '\0';
+        }
+        if (strcmp(line, "/exit") == 0) {
+            break;
+        }
+        if (strcmp(line, "/clear") == 0) {
+            sluice_chat_clear(t->chat);
+            fputs("[the conversation starts anew]\n", stderr);
+        } else if (n > 0) {
+            rc = turn(t, line, (size_t)n);
+        }
+    }
+    free(line);
+    return rc;
+}
+
+int cli_chat(int argc, char **argv) {
+    struct cli_config config;
+    struct talk t = {.config = &config, .interactive = isatty(STDIN_FILENO)};
+    struct sluice_error err;
+    int rc = cli_parse(&command, argc, argv, &config);
+    if (rc || config.help) {
+        return rc ? rc : cli_help(&command);
+    }
+    if (config.n_predict == CLI_NOT_GIVEN) {
+        config.n_predict = -1;
+    }
+    rc = cli_session_open(&t.session, &config);
+    if (rc == 0 && sluice_chat_new(&t.chat, t.session.runner, config.chat_template, config.system, &err)) {
+        rc = config.chat_template && err.status == SLUICE_ERR_ARG
+                 ? cli_fail(CLI_EXIT_USAGE, config.command, "--chat-template %s: %s", config.chat_template, err.message)
+                 : cli_session_fail(&t.session, &err);
+    }
+    if (rc == 0) {
+        if (sluice_chat_notice(t.chat) && !config.quiet) {
+            cli_fail(0, config.command, "%s", sluice_chat_notice(t.chat));
+        }
+        if (t.interactive && !config.quiet) {
+            fputs("Ctrl-C stops an answer, Ctrl-D or /exit ends, /clear starts anew.\n", stderr);
+        }
+        rc = converse(&t);
+    }
+    sluice_chat_free(t.chat);
+    cli_text_free(&t.answer);
+    cli_session_close(&t.session);
+    return rc;
+}

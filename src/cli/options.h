@@ -1,0 +1,13 @@
+/*
+ * options.h - the option tables that several commands share.
+ */
+#ifndef SLUICE_CLI_OPTIONS_H
+#define SLUICE_CLI_OPTIONS_H
+
+#include "cli/args.h"
+
+extern const struct cli_option cli_model_options[];    /* -m, -c, -t, --ubatch, --n-expert-used */
+extern const struct cli_option cli_cache_options[];    /* the settings of sluice.h */
+extern const struct cli_option cli_sampling_options[]; /* -n, --temp and so on */
+
+#endif

@@ -1,0 +1,160 @@
+/*
+ * session.c - see session.h.
+ *
+ * Order matters: the file is checked first, because a mistyped path is the most common mistake and
+ * needs nothing else; settings come before the registration, which takes them; the registration
+ * comes before the load, in which llama.cpp offers the weights to the registered devices.
+ */
+#include "cli/session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "preload/mapping.h"
+#include "runner/info.h"
+#include "sluice.h"
+
+static bool hook_interrupted(void *user) {
+    (void)user;
+    return cli_interrupted();
+}
+
+static void hook_loading(void *user, double fraction) {
+    struct cli_session *s = user;
+    cli_progress_percent(&s->progress, "loading the model", fraction);
+}
+
+/* After each batch. The first one settles what the cache will be, hence the mode line here. */
+static void hook_prompt(void *user, uint64_t done, uint64_t total) {
+    struct cli_session *s = user;
+    if (!s->mode_shown) {
+        char line[512];
+        s->mode_shown = true;
+        cli_session_mode(s, line, sizeof line);
+        cli_progress_clear(&s->progress);
+        fprintf(stderr, "%s\n", line);
+    }
+    if (done < total) {
+        cli_progress_tokens(&s->progress, s->feeding, done, total);
+    }
+}
+
+/* A seed for a user who gave none. Told in the summary, so that the run can be repeated. */
+static uint32_t random_seed(void) {
+    uint32_t seed;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed) {
+        seed = (uint32_t)time(NULL);
+    }
+    return seed == UINT32_MAX ? 0 : seed; /* llama.cpp takes that value for "choose one" */
+}
+
+/* Defaults, then the environment, then the options. */
+static int session_settings(const struct cli_config *c, struct sluice_settings *settings) {
+    struct sluice_error err;
+    sluice_settings_default(settings);
+    if (sluice_settings_from_env(settings, &err)) {
+        return cli_fail(CLI_EXIT_USAGE, c->command, "%s", err.message);
+    }
+    for (size_t i = 0; i < c->n_settings; i++) {
+        if (sluice_settings_set(settings, c->settings[i].name, c->settings[i].value, &err)) {
+            return cli_fail(CLI_EXIT_USAGE, c->command, "%s", err.message);
+        }
+    }
+    settings->quiet = true; /* the command prints the mode line itself */
+    return 0;
+}
+
+static void session_params(struct cli_session *s) {
+    const struct cli_config *c = s->config;
+    s->params = (struct sluice_runner_params){
+        .gguf = s->gguf,
+        .log = &s->log,
+        .sampling = {.temp = (float)c->temp,
+                     .top_p = (float)c->top_p,
+                     .min_p = (float)c->min_p,
+                     .top_k = (int32_t)c->top_k,
+                     .seed = c->seed >= 0 ? (uint32_t)c->seed : random_seed()},
+        .hooks = {.interrupted = hook_interrupted, .loading = hook_loading, .prompt = hook_prompt, .user = s},
+        .n_ctx = (uint32_t)c->n_ctx,
+        .n_ubatch = (uint32_t)c->n_ubatch,
+        .n_threads = c->n_threads ? (int)c->n_threads : sluice_cpu_count(),
+        .n_expert_used = (uint32_t)c->n_expert_used,
+        .streaming = !c->resident,
+    };
+}
+
+int cli_session_open(struct cli_session *s, const struct cli_config *c) {
+    struct sluice_settings settings;
+    struct sluice_error err;
+    double start = sluice_clock();
+    memset(s, 0, sizeof *s);
+    s->config = c;
+    s->feeding = "prompt";
+    s->mode_shown = c->quiet;
+    if (!c->model) {
+        return cli_fail(CLI_EXIT_USAGE, c->command, "no model: give one with -m (see %s --help)", c->command);
+    }
+    if (sluice_gguf_check(c->model, &s->gguf, &err)) {
+        return cli_fail(CLI_EXIT_FAILED, c->command, "%s", err.message);
+    }
+    if (c->n_expert_used && sluice_info_check_top_k(s->gguf, (uint64_t)c->n_expert_used, &err)) {
+        return cli_fail(CLI_EXIT_USAGE, c->command, "--n-expert-used %d: %s", (int)c->n_expert_used, err.message);
+    }
+    int rc = session_settings(c, &settings);
+    if (rc) {
+        return rc;
+    }
+    cli_interrupt_install();
+    cli_progress_start(&s->progress, c->quiet);
+    sluice_runner_setup(&s->log, c->command);
+    if (!c->resident && sluice_register(&settings, &err)) {
+        return cli_fail(err.status == SLUICE_ERR_ARG ? CLI_EXIT_USAGE : CLI_EXIT_FAILED, c->command, "%s", err.message);
+    }
+    sluice_mapping_set_lazy(!c->resident);
+    session_params(s);
+    if (sluice_runner_open(&s->runner, &s->params, &err)) {
+        cli_progress_clear(&s->progress);
+        if (cli_interrupted()) {
+            cli_interrupt_die();
+        }
+        return cli_session_fail(s, &err);
+    }
+    cli_progress_clear(&s->progress);
+    s->load_s = sluice_clock() - start;
+    return 0;
+}
+
+void cli_session_close(struct cli_session *s) {
+    cli_progress_clear(&s->progress);
+    sluice_runner_free(s->runner);
+    sluice_gguf_free(s->gguf);
+    s->runner = NULL;
+    s->gguf = NULL;
+}
+
+void cli_session_mode(const struct cli_session *s, char *buf, size_t cap) {
+    static const char lossless[] = ", lossless";
+    int64_t k = s->config->n_expert_used;
+    if (s->config->resident) {
+        snprintf(buf, cap, "resident: plain llama.cpp, nothing streams%s", k ? "" : lossless);
+    } else {
+        sluice_mode_line(buf, cap);
+    }
+    /* The library cannot know that the model was told to use fewer experts. */
+    if (k) {
+        size_t n = strlen(buf), tail = sizeof lossless - 1;
+        if (n >= tail && strcmp(buf + n - tail, lossless) == 0) {
+            n -= tail;
+        }
+        snprintf(buf + n, cap - n, ", lossy: %d experts per token (--n-expert-used)", (int)k);
+    }
+}
+
+int cli_session_fail(struct cli_session *s, const struct sluice_error *err) {
+    cli_progress_clear(&s->progress);
+    return cli_fail(err->status == SLUICE_ERR_ARG ? CLI_EXIT_USAGE : CLI_EXIT_FAILED, s->config->command, "%s",
+                    err->message);
+}

@@ -1,0 +1,39 @@
+/*
+ * session.h - what `run` and `chat` share: from a parsed command line to an open model.
+ */
+#ifndef SLUICE_CLI_SESSION_H
+#define SLUICE_CLI_SESSION_H
+
+#include "cli/args.h"
+#include "cli/progress.h"
+#include "runner/gguf_check.h"
+#include "runner/runner.h"
+
+struct cli_session {
+    const struct cli_config *config;    /* the command line */
+    struct sluice_log log;              /* llama.cpp's */
+    struct sluice_gguf *gguf;           /* the checked model, owned */
+    struct sluice_runner_params params; /* how the model was opened */
+    struct sluice_runner *runner;       /* owned */
+    struct cli_progress progress;       /* the moving line */
+    const char *feeding;                /* what the prompt hook calls the work: "prompt" */
+    double load_s;                      /* seconds from the start until the model was open */
+    bool mode_shown;                    /* the mode line was printed, or is not wanted */
+};
+
+/*
+ * Check the model, apply defaults, environment and options, register sluice and open the model.
+ * Returns 0 or an exit code after printing one line. cli_session_close in either case.
+ */
+int cli_session_open(struct cli_session *s, const struct cli_config *c);
+
+/* Free everything. */
+void cli_session_close(struct cli_session *s);
+
+/* What runs, in one line without a newline. Final after the first batch. */
+void cli_session_mode(const struct cli_session *s, char *buf, size_t cap);
+
+/* Print a failure of the runner; returns its exit code (2 for SLUICE_ERR_ARG, else 1). */
+int cli_session_fail(struct cli_session *s, const struct sluice_error *err);
+
+#endif

@@ -1,0 +1,228 @@
+/*
+ * summary.c - see summary.h.
+ *
+ * Prompt and generation are told apart by when they happened (snapshots of the counters), not by
+ * the size of a batch, so that a prompt's last batch of one token counts as prompt. Rates are given per
+ * token that was computed: the first generated token comes from the prompt's last batch, so a
+ * generation of n tokens computes n - 1 steps. "Waited" is time in which nothing could be computed,
+ * as sluice measures it; it is not wall time minus something.
+ *
+ * The JSON object has the same numbers in base units: bytes, seconds, tokens. Fields are added, never
+ * renamed.
+ */
+#include "cli/summary.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/memory.h"
+#include "runner/utf8.h"
+
+static const double MIB = 1024.0 * 1024.0;
+
+static double ratio(double a, double b) {
+    return b > 0 ? a / b : 0;
+}
+
+/* Both kinds of batches of a snapshot, together. */
+static struct sluice_phase_stats both(const struct sluice_stats *s) {
+    const struct sluice_phase_stats *p = &s->prompt, *g = &s->generation;
+    return (struct sluice_phase_stats){
+        .blocks = p->blocks + g->blocks,
+        .tokens = p->tokens + g->tokens,
+        .routed = p->routed + g->routed,
+        .hits = p->hits + g->hits,
+        .misses = p->misses + g->misses,
+        .hit_bytes = p->hit_bytes + g->hit_bytes,
+        .miss_bytes = p->miss_bytes + g->miss_bytes,
+        .read_bytes = p->read_bytes + g->read_bytes,
+        .reads = p->reads + g->reads,
+        .stall_s = p->stall_s + g->stall_s,
+        .compute_s = p->compute_s + g->compute_s,
+    };
+}
+
+void cli_phase_set(struct cli_phase *p, const struct sluice_stats *before, const struct sluice_stats *after,
+                   uint64_t tokens, double seconds) {
+    struct sluice_phase_stats a = both(before), b = both(after);
+    p->tokens = tokens;
+    p->seconds = seconds;
+    p->counted = (struct sluice_phase_stats){
+        .blocks = b.blocks - a.blocks,
+        .tokens = b.tokens - a.tokens,
+        .routed = b.routed - a.routed,
+        .hits = b.hits - a.hits,
+        .misses = b.misses - a.misses,
+        .hit_bytes = b.hit_bytes - a.hit_bytes,
+        .miss_bytes = b.miss_bytes - a.miss_bytes,
+        .read_bytes = b.read_bytes - a.read_bytes,
+        .reads = b.reads - a.reads,
+        .stall_s = b.stall_s - a.stall_s,
+        .compute_s = b.compute_s - a.compute_s,
+    };
+}
+
+static double hit_rate(const struct cli_phase *p) {
+    return ratio((double)p->counted.hits, (double)(p->counted.hits + p->counted.misses));
+}
+
+static double mib_per_token(const struct cli_phase *p) {
+    return ratio((double)p->counted.read_bytes / MIB, (double)p->tokens);
+}
+
+static const char *stop_name(enum sluice_stop stop) {
+    switch (stop) {
+    case SLUICE_STOP_END:
+        return "end of text";
+    case SLUICE_STOP_LENGTH:
+        return "length";
+    case SLUICE_STOP_CONTEXT:
+        return "context full";
+    case SLUICE_STOP_INTERRUPTED:
+        return "interrupted";
+    case SLUICE_STOP_NONE:
+    case SLUICE_STOP_CALLER:
+        break;
+    }
+    return "stopped";
+}
+
+static bool streams(const struct cli_report *r) {
+    return !r->session->config->resident && r->total.tensors > 0;
+}
+
+static void print_phase(FILE *out, const char *name, const struct cli_phase *p, bool streaming) {
+    fprintf(out, "  %-12s%" PRIu64 " tokens in %.2f s, %.2f tok/s", name, p->tokens, p->seconds,
+            ratio((double)p->tokens, p->seconds));
+    if (streaming && p->tokens) {
+        fprintf(out, "; %.1f MiB read per token, hit rate %.1f %%, waited %.2f s for reads", mib_per_token(p),
+                100 * hit_rate(p), p->counted.stall_s);
+    }
+    fputc('\n', out);
+}
+
+void cli_summary_print(const struct cli_report *r, FILE *out) {
+    const struct cli_session *s = r->session;
+    uint64_t cgroup = cli_memory_cgroup_peak();
+    fprintf(out, "sluice: %" PRIu64 " tokens generated (%s), load %.2f s, first token after %.2f s", r->made.tokens,
+            stop_name(r->made.stop), s->load_s, r->first_token_s);
+    if (s->config->temp > 0) {
+        fprintf(out, ", seed %" PRIu32, s->params.sampling.seed);
+    }
+    fputc('\n', out);
+    print_phase(out, "prompt", &r->prompt, streams(r));
+    print_phase(out, "generation", &r->generation, streams(r));
+    if (streams(r)) {
+        fprintf(out, "  %-12s%.0f MiB, %" PRIu64 " of %" PRIu64 " experts in memory, %" PRIu64 " evicted\n", "cache",
+                (double)r->total.cache_bytes / MIB, r->total.resident, r->total.slots, r->total.evictions);
+    }
+    fprintf(out, "  %-12s%.0f MiB peak", "memory", (double)cli_memory_peak() / MIB);
+    if (cgroup) {
+        fprintf(out, " (its cgroup: %.0f MiB)", (double)cgroup / MIB);
+    }
+    fputc('\n', out);
+}
+
+/* Put `value` into `object`, taking it over. False when either is NULL or memory is short. */
+static bool put(json_t *object, const char *key, json_t *value) {
+    return json_object_set_new(object, key, value) == 0;
+}
+
+static bool put_count(json_t *object, const char *key, uint64_t n) {
+    return put(object, key, json_integer((json_int_t)n));
+}
+
+static json_t *phase_json(const struct cli_phase *p, bool streaming) {
+    json_t *o = json_object();
+    const struct sluice_phase_stats *c = &p->counted;
+    bool ok = put_count(o, "tokens", p->tokens) && put(o, "seconds", json_real(p->seconds)) &&
+              put(o, "tokens_per_second", json_real(ratio((double)p->tokens, p->seconds)));
+    if (streaming) {
+        ok = ok && put_count(o, "read_bytes", c->read_bytes) && put_count(o, "reads", c->reads) &&
+             put(o, "mib_per_token", json_real(mib_per_token(p))) && put_count(o, "routed", c->routed) &&
+             put_count(o, "hits", c->hits) && put_count(o, "misses", c->misses) &&
+             put_count(o, "hit_bytes", c->hit_bytes) && put_count(o, "miss_bytes", c->miss_bytes) &&
+             put(o, "hit_rate", json_real(hit_rate(p))) && put(o, "wait_seconds", json_real(c->stall_s)) &&
+             put(o, "expert_compute_seconds", json_real(c->compute_s));
+    }
+    if (!ok) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+static json_t *cache_json(const struct sluice_stats *t) {
+    json_t *o = json_object();
+    if (!(put_count(o, "bytes", t->cache_bytes) && put_count(o, "slots", t->slots) &&
+          put_count(o, "resident", t->resident) && put_count(o, "evictions", t->evictions) &&
+          put_count(o, "bank_bytes", t->bank_bytes) && put_count(o, "token_bytes", t->token_bytes) &&
+          put_count(o, "layer_bytes", t->layer_bytes) && put_count(o, "lanes", t->lanes) &&
+          put(o, "direct_io", json_boolean(t->direct_io)))) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+static json_t *comparison_json(const struct sluice_comparison *c) {
+    json_t *o = json_object();
+    bool ok = put(o, "identical", json_boolean(c->identical && !c->interrupted)) && put_count(o, "steps", c->steps) &&
+              put_count(o, "values", c->values);
+    if (!c->identical) {
+        ok = ok && put_count(o, "first_step", c->first_step) && put_count(o, "first_token", c->first_token);
+    }
+    if (!ok) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+/* The whole object; NULL when memory is short. `text` is valid UTF-8. */
+static json_t *report_json(const struct cli_report *r, const char *text, size_t n_text) {
+    const struct cli_session *s = r->session;
+    json_t *o = json_object();
+    bool ok =
+        put(o, "sluice", json_string(sluice_version())) && put(o, "llama_cpp", json_string(SLUICE_LLAMA_VERSION)) &&
+        put(o, "architecture", json_string(s->gguf->architecture)) && put(o, "mode", json_string(r->mode)) &&
+        put(o, "streaming", json_boolean(streams(r))) &&
+        put(o, "lossless", json_boolean(s->config->n_expert_used == 0)) && put(o, "text", json_stringn(text, n_text)) &&
+        put(o, "stop", json_string(stop_name(r->made.stop))) && put_count(o, "tokens_generated", r->made.tokens) &&
+        put(o, "temperature", json_real(s->config->temp)) && put_count(o, "seed", s->params.sampling.seed) &&
+        put(o, "load_seconds", json_real(s->load_s)) && put(o, "first_token_seconds", json_real(r->first_token_s)) &&
+        put(o, "prompt", phase_json(&r->prompt, streams(r))) &&
+        put(o, "generation", phase_json(&r->generation, streams(r))) &&
+        put_count(o, "peak_memory_bytes", cli_memory_peak()) &&
+        put(o, "cgroup_peak_bytes",
+            cli_memory_cgroup_peak() ? json_integer((json_int_t)cli_memory_cgroup_peak()) : json_null());
+    if (streams(r)) {
+        ok = ok && put(o, "cache", cache_json(&r->total));
+    }
+    if (r->compared) {
+        ok = ok && put(o, "compared", comparison_json(&r->comparison));
+    }
+    if (!ok) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+int cli_summary_json(const struct cli_report *r, const char *text, size_t n_text) {
+    const char *command = r->session->config->command;
+    size_t n_clean = 0;
+    char *clean = sluice_utf8_clean(text, n_text, &n_clean);
+    json_t *o = clean ? report_json(r, clean, n_clean) : NULL;
+    char *page = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    free(clean);
+    json_decref(o);
+    if (!page) {
+        return cli_fail(CLI_EXIT_FAILED, command, "no memory for the JSON object");
+    }
+    bool ok = cli_write(command, page, strlen(page)) && cli_write(command, "\n", 1);
+    free(page);
+    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILED;
+}

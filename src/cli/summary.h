@@ -1,0 +1,45 @@
+/*
+ * summary.h - what a run did, for people and as JSON.
+ */
+#ifndef SLUICE_CLI_SUMMARY_H
+#define SLUICE_CLI_SUMMARY_H
+
+#include <stdio.h>
+
+#include "cli/session.h"
+#include "runner/record.h"
+#include "sluice.h"
+
+/* One phase, measured between two snapshots of the counters. */
+struct cli_phase {
+    uint64_t tokens;                   /* tokens computed in it */
+    double seconds;                    /* wall time of computing them */
+    struct sluice_phase_stats counted; /* what sluice did in it, both kinds of batches together */
+};
+
+struct cli_report {
+    const struct cli_session *session;
+    struct cli_phase prompt;      /* reading the prompt */
+    struct cli_phase generation;  /* the steps after it */
+    struct sluice_stats total;    /* counters at the end */
+    struct sluice_generated made; /* the generation */
+    double first_token_s;         /* from the prompt's start to the first token; 0: none was made */
+    char mode[512];               /* the mode line, final */
+    bool compared;                /* --compare-resident: comparison is filled */
+    struct sluice_comparison comparison;
+};
+
+/* The difference of two snapshots, as a phase of `tokens` tokens in `seconds` seconds. */
+void cli_phase_set(struct cli_phase *p, const struct sluice_stats *before, const struct sluice_stats *after,
+                   uint64_t tokens, double seconds);
+
+/* The summary, some lines. */
+void cli_summary_print(const struct cli_report *r, FILE *out);
+
+/*
+ * The same and the generated text as one JSON object on standard output. Returns an exit code, after
+ * printing one line if it is not 0.
+ */
+int cli_summary_json(const struct cli_report *r, const char *text, size_t n_text);
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * internal.h - the runner's own struct, shared by the files of this folder only.
+ */
+#ifndef SLUICE_RUNNER_INTERNAL_H
+#define SLUICE_RUNNER_INTERNAL_H
+
+#include "llama.h"
+#include "runner/runner.h"
+
+struct sluice_runner {
+    struct sluice_runner_params params; /* as given; the hooks are called from it */
+    struct llama_model *model;          /* owned */
+    const struct llama_vocab *vocab;    /* the model's */
+    struct llama_context *ctx;          /* owned */
+    struct llama_sampler *sampler;      /* owned; keeps its random state between turns */
+    struct llama_batch batch;           /* room for n_ubatch tokens, owned */
+    int32_t *kv;                        /* the tokens that the context holds, n_ctx allocated */
+    uint32_t n_kv;                      /* used entries of kv */
+    uint32_t n_ctx;                     /* context size, tokens */
+    uint32_t n_ubatch;                  /* tokens per batch */
+    int32_t pending;                    /* a token that was shown but not computed yet; -1: none */
+    struct sluice_record *record;       /* where batches are recorded; NULL: nowhere */
+};
+
+/* Compute n <= n_ubatch tokens at the end of the context; logits of the last one. Same contract as feed. */
+int sluice_runner_decode(struct sluice_runner *r, const int32_t *tokens, uint32_t n, enum sluice_stop *stop,
+                         struct sluice_error *err);
+
+/* The sampler chain for these settings; NULL when there is no memory. */
+struct llama_sampler *sluice_sampler_new(const struct sluice_sampling *s, const struct llama_vocab *vocab);
+
+#endif

@@ -1,0 +1,51 @@
+# Tests of the command: what a user types and what comes back. Included by tests/CMakeLists.txt.
+# Environment of every script: BIN (our programs), LLAMA_BIN and LLAMA_SRC (llama.cpp's), WORK (a
+# directory to write in). The model that they share is made by the fixture cli-model.
+add_executable(cli-terminal ${CMAKE_CURRENT_LIST_DIR}/terminal.c)
+target_link_libraries(cli-terminal PRIVATE sluice_options util)
+add_executable(cli-mapping ${CMAKE_CURRENT_LIST_DIR}/mapping.c)
+target_link_libraries(cli-mapping PRIVATE sluice_options Threads::Threads)
+# The same program twice: ggml linked in, as stock programs have it, and opened later, as node has it.
+add_executable(cli-devices ${CMAKE_CURRENT_LIST_DIR}/devices.c)
+target_link_libraries(cli-devices PRIVATE sluice_options llama_llama ${CMAKE_DL_LIBS})
+target_link_options(cli-devices PRIVATE -Wl,--no-as-needed)
+add_executable(cli-devices-late ${CMAKE_CURRENT_LIST_DIR}/devices.c)
+target_link_libraries(cli-devices-late PRIVATE sluice_options ${CMAKE_DL_LIBS})
+# Unit tests of the parts that need no process around them.
+add_executable(cli-unit ${CMAKE_CURRENT_LIST_DIR}/unit.c ${CMAKE_SOURCE_DIR}/src/runner/utf8.c
+    ${CMAKE_SOURCE_DIR}/src/cli/args.c ${CMAKE_SOURCE_DIR}/src/cli/options.c ${CMAKE_SOURCE_DIR}/src/cli/text.c)
+pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+target_link_libraries(cli-unit PRIVATE sluice_static PkgConfig::CMOCKA m)
+
+set(cli_environment
+    BIN=${CMAKE_BINARY_DIR}/bin
+    LLAMA_BIN=${SLUICE_LLAMA_BIN}
+    LLAMA_SRC=${SLUICE_LLAMA_SOURCE_DIR}
+    WORK=${CMAKE_BINARY_DIR}/cli)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cli)
+
+add_test(NAME cli-unit COMMAND cli-unit)
+set_tests_properties(cli-unit PROPERTIES LABELS cli TIMEOUT 300)
+
+# The timeouts only end a hang; no test looks at a clock.
+function(sluice_cli_test name)
+    add_test(NAME cli-${name} COMMAND bash ${CMAKE_CURRENT_LIST_DIR}/${name}.sh)
+    set_tests_properties(cli-${name} PROPERTIES ENVIRONMENT "${cli_environment}" TIMEOUT 1800 LABELS cli)
+endfunction()
+
+sluice_cli_test(make-model)
+set_tests_properties(cli-make-model PROPERTIES FIXTURES_SETUP cli-model)
+set(cli_tests pages bad-input damage run chat)
+if(NOT SLUICE_SANITIZE)
+    # A library with a sanitizer in it cannot be preloaded into a program without.
+    list(APPEND cli_tests exec mapping)
+endif()
+foreach(test IN LISTS cli_tests)
+    sluice_cli_test(${test})
+    set_tests_properties(cli-${test} PROPERTIES FIXTURES_REQUIRED cli-model)
+endforeach()
+foreach(test run chat exec)
+    if(test IN_LIST cli_tests) # they compute with two threads
+        set_tests_properties(cli-${test} PROPERTIES PROCESSORS 2)
+    endif()
+endforeach()

@@ -1,0 +1,164 @@
+/*
+ * unit.c - the parts of command and runner that can be tested without a process around them: UTF-8, the
+ * option parser, growing text.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/options.h"
+#include "cli/text.h"
+#include "runner/utf8.h"
+
+static void assert_ready(const char *text, size_t expected) {
+    assert_int_equal(sluice_utf8_ready(text, strlen(text)), expected);
+}
+
+static void test_utf8_ready(void **state) {
+    (void)state;
+    assert_ready("", 0);
+    assert_ready("plain", 5);
+    assert_ready("\xC3\xA4", 2);          /* complete */
+    assert_ready("a\xC3", 1);             /* half of two */
+    assert_ready("a\xE2", 1);             /* a third of three */
+    assert_ready("a\xE2\x82", 1);         /* two thirds of three */
+    assert_ready("\xE2\x82\xAC", 3);      /* complete */
+    assert_ready("\xF0\x9F\x98", 0);      /* three quarters of four */
+    assert_ready("\xF0\x9F\x98\x80", 4);  /* complete */
+    assert_ready("\xC3\xA4\xC3", 2);      /* complete, then half */
+    assert_ready("a\xFF", 2);             /* never valid: not held back */
+    assert_ready("a\xC0", 2);             /* never valid */
+    assert_ready("a\x80\x80\x80\x80", 5); /* continuations of nothing */
+    assert_ready("a\xE0\x80", 3);         /* overlong: nothing can complete it */
+    assert_ready("a\xED\xA0", 3);         /* a surrogate: nothing can complete it */
+    assert_ready("a\xF4\x90", 3);         /* above U+10FFFF */
+    assert_ready("a\xF0\x9F\x98\xE2", 4); /* the first can not be completed any more, the last can */
+}
+
+static void assert_clean(const char *text, const char *expected) {
+    size_t n;
+    char *clean = sluice_utf8_clean(text, strlen(text), &n);
+    assert_non_null(clean);
+    assert_string_equal(clean, expected);
+    assert_int_equal(n, strlen(expected));
+    free(clean);
+}
+
+static void test_utf8_clean(void **state) {
+    (void)state;
+    assert_clean("", "");
+    assert_clean("plain \xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80", "plain \xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80");
+    assert_clean("\xFF", "\xEF\xBF\xBD");
+    assert_clean("a\xC3", "a\xEF\xBF\xBD");
+    assert_clean("\xC3(", "\xEF\xBF\xBD(");
+    assert_clean("\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+    assert_clean("\xC0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+/* Every text, cut into pieces at every place, comes out whole and in order. */
+static void test_utf8_stream(void **state) {
+    (void)state;
+    static const char text[] = "a\xC3\xA4z\xE2\x82\xAC\xF0\x9F\x98\x80\xFF!";
+    for (size_t cut = 0; cut < sizeof text - 1; cut++) {
+        size_t ready = sluice_utf8_ready(text, cut);
+        assert_true(ready <= cut && cut - ready <= 3);
+        assert_true(((unsigned char)text[ready] & 0xC0) != 0x80); /* never between the bytes of one character */
+    }
+}
+
+static const struct cli_group groups[] = {
+    {"Model", cli_model_options}, {"Cache", cli_cache_options}, {"Sampling", cli_sampling_options}, {NULL, NULL}};
+
+static const struct cli_command command = {.name = "sluice test", .groups = groups, .max_args = 2};
+static const struct cli_command wrapper = {.name = "sluice wrap", .groups = groups, .max_args = 9, .stop_at_arg = true};
+
+/* Parse words that are separated by blanks. */
+static int parse(const struct cli_command *cmd, const char *line, struct cli_config *c, char *buffer, char **argv) {
+    int argc = 1;
+    argv[0] = "test";
+    strcpy(buffer, line);
+    for (char *word = strtok(buffer, " "); word; word = strtok(NULL, " ")) {
+        argv[argc++] = word;
+    }
+    argv[argc] = NULL;
+    return cli_parse(cmd, argc, argv, c);
+}
+
+static void test_args(void **state) {
+    (void)state;
+    struct cli_config c;
+    char buffer[256];
+    char *argv[32];
+    assert_int_equal(parse(&command, "", &c, buffer, argv), 0);
+    assert_int_equal(c.n_predict, CLI_NOT_GIVEN);
+    assert_int_equal(c.n_ctx, 4096);
+    assert_int_equal(c.n_settings, 0);
+    assert_int_equal(parse(&command, "-m a -n 5 --temp=0.5 one --cache 2GiB -c 0 two", &c, buffer, argv), 0);
+    assert_string_equal(c.model, "a");
+    assert_int_equal(c.n_predict, 5);
+    assert_true(c.temp == 0.5);
+    assert_int_equal(c.n_ctx, 0);
+    assert_int_equal(c.n_args, 2);
+    assert_string_equal(c.args[1], "two");
+    assert_int_equal(c.n_settings, 1);
+    assert_string_equal(c.settings[0].value, "2GiB");
+    /* The last one counts, and takes one row. */
+    assert_int_equal(parse(&command, "--cache 1GiB --cache 0 --no-direct-io -n 1 -n 2", &c, buffer, argv), 0);
+    assert_int_equal(c.n_settings, 2);
+    assert_string_equal(c.settings[0].value, "0");
+    assert_int_equal(c.n_predict, 2);
+    /* What follows -- or, for a wrapper, the program, is not ours. */
+    assert_int_equal(parse(&command, "-- -n -m", &c, buffer, argv), 0);
+    assert_int_equal(c.n_args, 2);
+    assert_null(c.model);
+    assert_int_equal(parse(&wrapper, "-n 3 program -n 4 -- -x", &c, buffer, argv), 0);
+    assert_int_equal(c.n_predict, 3);
+    assert_int_equal(c.n_args, 5);
+    assert_string_equal(c.args[3], "--");
+    /* Help wins over mistakes that come after it. */
+    assert_int_equal(parse(&command, "--help --nonsense", &c, buffer, argv), 0);
+    assert_true(c.help);
+}
+
+static void test_args_refused(void **state) {
+    (void)state;
+    static const char *const lines[] = {"--nonsense",   "-n",           "-n x",      "-n 1x",     "-n 1.0",
+                                        "-n -3",        "-t 0",         "-t 513",    "--temp -1", "--temp 1e2",
+                                        "--temp nan",   "--temp 0x1",   "-x",        "a b c",     "--cache 12x",
+                                        "--cache",      "--io-threads", "--top-p 2", "--seed -1", "-c 1 2 3 4",
+                                        "--resident=1", "-n --temp 1"};
+    struct cli_config c;
+    char buffer[256];
+    char *argv[32];
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        assert_int_equal(parse(&command, lines[i], &c, buffer, argv), CLI_EXIT_USAGE);
+    }
+}
+
+static void test_text(void **state) {
+    (void)state;
+    struct cli_text t = {0};
+    assert_true(cli_text_add(&t, "", 0));
+    for (int i = 0; i < 1000; i++) {
+        assert_true(cli_text_add(&t, "abc", 3));
+    }
+    assert_int_equal(t.n, 3000);
+    assert_memory_equal(t.data + 2997, "abc", 3);
+    assert_false(cli_text_add(&t, "x", (size_t)1 << 31));
+    assert_int_equal(t.n, 3000);
+    cli_text_free(&t);
+    assert_null(t.data);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_utf8_ready), cmocka_unit_test(test_utf8_clean),   cmocka_unit_test(test_utf8_stream),
+        cmocka_unit_test(test_args),       cmocka_unit_test(test_args_refused), cmocka_unit_test(test_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,29 @@
+# Gates: logits with the plug-in are byte-identical to logits without it (run-gates.sh, lib.sh).
+# Builds with sanitizers run a subset: they are ten times slower, and llama.cpp itself is not instrumented.
+add_executable(sluice-logits ${CMAKE_CURRENT_LIST_DIR}/logits.c)
+target_link_libraries(sluice-logits PRIVATE sluice_options llama_llama Threads::Threads m)
+
+set(gates_environment
+    BIN=${CMAKE_BINARY_DIR}/bin
+    LLAMA_BIN=${SLUICE_LLAMA_BIN}
+    LLAMA_SRC=${SLUICE_LLAMA_SOURCE_DIR}
+    WORK=${CMAKE_BINARY_DIR}/gates)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/gates)
+
+function(sluice_gate name)
+    add_test(NAME ${name} COMMAND ${ARGN})
+    # Two processors each: the gates use two compute threads, and spinning threads must not outnumber cores.
+    # The timeout only ends a hang.
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "${gates_environment}" PROCESSORS 2 TIMEOUT 1800
+        LABELS gates)
+endfunction()
+
+if(SLUICE_SANITIZE)
+    set(gates subset)
+else()
+    set(gates archs types layouts shapes concurrency)
+    sluice_gate(stock-programs ${CMAKE_CURRENT_LIST_DIR}/stock-programs.sh)
+endif()
+foreach(gate IN LISTS gates)
+    sluice_gate(gate-${gate} ${CMAKE_CURRENT_LIST_DIR}/run-gates.sh ${gate})
+endforeach()

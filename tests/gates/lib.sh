@@ -1,0 +1,130 @@
+# shellcheck shell=bash
+# The gates' common part: run one model without and with the plug-in, compare every byte, read the
+# plug-in's counters. Sourced by run-gates.sh and stock-programs.sh, which are given by environment
+#
+#   BIN        sluice-logits, sluice-mkmoe and libggml-sluice.so
+#   LLAMA_BIN  llama.cpp's programs, of the very build that the plug-in was linked against
+#   LLAMA_SRC  llama.cpp's source, for its vocabulary files
+#   WORK       a directory for models and outputs; reused, never emptied from outside
+#
+# Why comparing is not enough: a plug-in that silently stops streaming compares equal. So every check
+# also demands counters (SLUICE_STATS) that show expert tensors taken and bytes read, and each
+# setting that is meant to force something - evictions, hits, buffered reads - demands its trace too.
+
+set -euo pipefail
+: "${BIN:?}" "${LLAMA_BIN:?}" "${LLAMA_SRC:?}" "${WORK:?}"
+export LC_ALL=C
+# Settings of the caller must not leak into either side.
+for v in "${!SLUICE_@}"; do unset "$v"; done
+unset GGML_BACKEND_PATH v
+
+plugin=$(cd "$BIN" && pwd)/libggml-sluice.so
+checks=0
+failures=0
+
+begin() { # NAME: use a fresh directory for this gate
+    dir=$WORK/$1
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    [ -f "$plugin" ] || { echo "FAIL $1: $plugin does not exist"; exit 1; }
+}
+
+finish() { # the last line, and the exit code
+    echo "$((checks - failures)) of $checks checks passed"
+    # Outputs that differ are kept to be looked at; a passed gate leaves nothing but its verdict.
+    if [ "$failures" -eq 0 ]; then rm -rf "$dir"; fi
+    [ "$failures" -eq 0 ] && [ "$checks" -gt 0 ]
+}
+
+ok() { checks=$((checks + 1)); echo "ok   $*"; }
+fail() { checks=$((checks + 1)); failures=$((failures + 1)); echo "FAIL $*"; }
+
+value_of() { # KEY LINES: the value of one `key value` line
+    awk -v key="$1" '$1 == key { print $2 }' <<<"$2"
+}
+
+counter() { # FILE KEY: a number or true/false from the plug-in's flat JSON; nothing when it is not there
+    grep -oE "\"$2\": *[0-9a-z.]+" "$1" 2>/dev/null | head -n 1 | sed 's/.*: *//' || true
+}
+
+last_line() { # FILE
+    grep -v '^$' "$1" | tail -n 1 || true
+}
+
+# A small model in $dir: 48 bundles, of which a token uses 9, and routing that spreads over them. Sets $model.
+mkmoe() { # NAME OPTIONS...
+    local name=$1
+    shift
+    model=$dir/$name.gguf
+    "$BIN/sluice-mkmoe" --out "$model" --layers 3 --experts 16 --top-k 3 --vocab 256 --noise 3 "$@" >"$dir/mkmoe.log" 2>&1 || {
+        fail "$name: sluice-mkmoe: $(last_line "$dir/mkmoe.log")"
+        return 1
+    }
+    [ -f "$model" ] || model=$(ls "$dir/$name"-00001-of-*.gguf)
+}
+
+# The run without the plug-in. Its output is kept while the arguments stay the same, so that the
+# settings of one model are compared with one resident run.
+resident_key=
+resident() { # ARGS...
+    [ "$resident_key" != "$*" ] || return 0
+    rm -f "$dir"/want*
+    resident_key=
+    "$BIN/sluice-logits" --out "$dir/want" "$@" >"$dir/want.log" 2>&1 || return 1
+    resident_key=$*
+}
+
+# check LABEL SETTINGS EXPECT ARGS...
+#   SETTINGS  environment of the plug-in, e.g. "SLUICE_CACHE=off SLUICE_IO_THREADS=1"
+#   EXPECT    words: streams (tensors taken, bytes read), tensors=N, evicts, hits, cold (no hits, nothing kept),
+#             buffered (no direct reads); or unused: the experts are never multiplied by, only the bytes count
+check() {
+    local label=$1 settings=$2 expect=$3 stats=$dir/stats.json f word got bad=
+    shift 3
+    if ! resident "$@"; then
+        fail "$label: resident run: $(last_line "$dir/want.log")"
+        return 0
+    fi
+    rm -f "$dir"/got* "$stats"
+    # shellcheck disable=SC2086 # settings are words
+    if ! env GGML_BACKEND_PATH="$plugin" SLUICE_STATS="$stats" SLUICE_QUIET=1 $settings \
+        "$BIN/sluice-logits" --out "$dir/got" "$@" >"$dir/got.log" 2>&1; then
+        fail "$label [$settings]: $(last_line "$dir/got.log")"
+        return 0
+    fi
+    for f in "$dir"/want "$dir"/want.[0-9]*; do
+        [ -f "$f" ] || continue
+        cmp "$f" "$dir/got${f#"$dir/want"}" >"$dir/cmp.log" 2>&1 || bad="$bad; $(last_line "$dir/cmp.log")"
+    done
+    for word in $expect; do
+        case $word in
+        streams) got=$(counter "$stats" tensors)
+            [ "${got:-0}" -gt 0 ] && [ "$(counter "$stats" read_bytes_total)" -gt 0 ] || bad="$bad; did not stream" ;;
+        tensors=*) got=$(counter "$stats" tensors)
+            [ "$got" = "${word#*=}" ] || bad="$bad; ${got:-no} tensors stream, not ${word#*=}" ;;
+        evicts) [ "$(counter "$stats" evictions)" -gt 0 ] || bad="$bad; nothing was evicted" ;;
+        hits) [ "$(counter "$stats" hits_total)" -gt 0 ] || bad="$bad; no hits" ;;
+        cold) [ "$(counter "$stats" hits_total)" = 0 ] || bad="$bad; hits without a cache" ;;
+        buffered) [ "$(counter "$stats" direct_io)" = false ] || bad="$bad; reads were not buffered" ;;
+        unused) ;;
+        *) bad="$bad; bad expectation $word" ;;
+        esac 2>/dev/null
+    done
+    if [ -n "$bad" ]; then
+        fail "$label [$settings]${bad/;/:}"
+    else
+        ok "$label [$settings] $(counter "$stats" tensors) tensors," \
+            "$(counter "$stats" misses_total) misses, $(counter "$stats" hits_total) hits," \
+            "$(counter "$stats" evictions) evictions"
+    fi
+}
+
+# The three cache settings for a model: nothing kept; a quarter above one layer's demand, under which LRU hits
+# next to nothing; a third of all experts, where hits and evictions mix.
+tight_cache() { # MODEL
+    echo "SLUICE_FORCE_CACHE=1 SLUICE_CACHE=$(value_of tight_cache "$("$BIN/sluice-logits" --info "$1")")B"
+}
+
+third_cache() { # MODEL
+    echo "SLUICE_FORCE_CACHE=1 SLUICE_CACHE=$(($(value_of window_bytes "$("$BIN/sluice-logits" --info "$1")") / 3))B"
+}

@@ -1,0 +1,503 @@
+/*
+ * sluice-logits - decode a model with stock llama.cpp calls and write every logit to a file.
+ *
+ * The gates compare two runs of this program with cmp(1): one without the plug-in, one with it. So
+ * it must be exactly as deterministic as llama.cpp is, and it must know nothing of sluice: it
+ * includes llama.h and gguf.h only, and what streams is decided by GGML_BACKEND_PATH outside.
+ *
+ * A run is one or more sessions, each a context over one of the models with its own output file:
+ * several models in one process decode in turn, several contexts on one model (--parallel) decode
+ * from threads at the same time. The tokens are pseudo-random, different for every session and
+ * every sequence, so that no tokenizer is needed and sessions route differently; after the prompt
+ * each sequence continues greedily. Repacking of weights is off (use_extra_bufts), because a repacked
+ * resident run multiplies in another order than any streamed one can.
+ *
+ * A comparison of two broken runs succeeds, so a run that proves nothing fails here: logits that are
+ * not finite, and rows in which all logits are equal.
+ *
+ * --info reads only the GGUF: how many expert tensors a model has, how they lie in the file, and a
+ * cache size that is above one layer's demand and far under the whole, so that a gate can force
+ * evictions without knowing the model.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ggml-backend.h"
+#include "gguf.h"
+#include "llama.h"
+
+#define MAX_MODELS   4
+#define MAX_PARALLEL 16
+#define MAX_SEQS     2
+#define PATH_CAP     4096
+
+struct options {
+    const char *out;
+    const char *models[MAX_MODELS];
+    int n_models;
+    int prefill;  /* prompt tokens per sequence */
+    int decode;   /* greedy steps after it */
+    int ubatch;   /* tokens per physical batch */
+    int threads;  /* compute threads per context */
+    int seqs;     /* sequences in every batch */
+    int parallel; /* contexts per model, each in its own thread when more than one */
+    enum llama_load_mode load_mode;
+    bool info;
+};
+
+struct session {
+    const struct options *opt;
+    struct llama_model *model; /* shared between the sessions of one model, not owned */
+    struct llama_context *ctx;
+    struct llama_batch batch;
+    FILE *file;
+    char path[PATH_CAP];
+    int n_vocab;
+    int pos;                    /* tokens per sequence decoded so far */
+    uint32_t rng;               /* of the prompt's tokens */
+    llama_token next[MAX_SEQS]; /* greedy choice for each sequence */
+    bool ok;                    /* result of a threaded run */
+};
+
+static const char usage_text[] =
+    "usage: sluice-logits --out FILE [options] MODEL...\n"
+    "       sluice-logits --info MODEL\n"
+    "\n"
+    "Decode MODEL with stock llama.cpp and write every logit to FILE as 32-bit floats. With several\n"
+    "sessions (models times --parallel) the files are FILE.0, FILE.1, ...\n"
+    "\n"
+    "  --prefill N            prompt tokens per sequence (24)\n"
+    "  --decode N             greedy steps after the prompt (8)\n"
+    "  --ubatch N             tokens per physical batch (512)\n"
+    "  --threads N            compute threads per context (2)\n"
+    "  --seqs 1|2             sequences in every batch (1)\n"
+    "  --parallel N           N contexts per model, decoding at once from N threads (1)\n"
+    "  --load-mode MODE       mmap (default) or none\n"
+    "  --info                 print what the GGUF says about its experts, one `key value` per line\n"
+    "  --help                 this text\n"
+    "\n"
+    "GGML_BACKEND_PATH names a backend plug-in to load. Exit codes: 0, 1 failure, 2 usage.\n";
+
+__attribute__((format(printf, 1, 2))) static void complain(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("sluice-logits: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+}
+
+static bool parse_int(const char *text, int low, int high, int *out) {
+    char *end;
+    errno = 0;
+    long v = strtol(text, &end, 10);
+    if (errno || end == text || *end || v < low || v > high)
+        return false;
+    *out = (int)v;
+    return true;
+}
+
+/* Returns -1 to go on, else the exit code. */
+static int parse_options(int argc, char **argv, struct options *o) {
+    static const struct option longs[] = {
+        {"out", required_argument, 0, 'o'},
+        {"prefill", required_argument, 0, 'p'},
+        {"decode", required_argument, 0, 'd'},
+        {"ubatch", required_argument, 0, 'u'},
+        {"threads", required_argument, 0, 't'},
+        {"seqs", required_argument, 0, 's'},
+        {"parallel", required_argument, 0, 'n'},
+        {"load-mode", required_argument, 0, 'l'},
+        {"info", no_argument, 0, 'i'},
+        {"help", no_argument, 0, 'h'},
+        {0, 0, 0, 0},
+    };
+    int c;
+    bool ok = true;
+    while (ok && (c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        switch (c) {
+        case 'o':
+            o->out = optarg;
+            break;
+        case 'p':
+            ok = parse_int(optarg, 1, 65536, &o->prefill);
+            break;
+        case 'd':
+            ok = parse_int(optarg, 0, 65536, &o->decode);
+            break;
+        case 'u':
+            ok = parse_int(optarg, 1, 65536, &o->ubatch);
+            break;
+        case 't':
+            ok = parse_int(optarg, 1, 64, &o->threads);
+            break;
+        case 's':
+            ok = parse_int(optarg, 1, MAX_SEQS, &o->seqs);
+            break;
+        case 'n':
+            ok = parse_int(optarg, 1, MAX_PARALLEL, &o->parallel);
+            break;
+        case 'l':
+            o->load_mode = strcmp(optarg, "none") ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
+            ok = o->load_mode == LLAMA_LOAD_MODE_NONE || !strcmp(optarg, "mmap");
+            break;
+        case 'i':
+            o->info = true;
+            break;
+        case 'h':
+            fputs(usage_text, stdout);
+            return fflush(stdout) ? 1 : 0;
+        default:
+            return 2;
+        }
+        if (!ok)
+            complain("bad value \"%s\"", optarg);
+    }
+    while (ok && optind < argc) {
+        if (o->n_models == MAX_MODELS) {
+            complain("at most %d models", MAX_MODELS);
+            ok = false;
+        } else {
+            o->models[o->n_models++] = argv[optind++];
+        }
+    }
+    if (ok && (o->n_models == 0 || (!o->out && !o->info) || (o->info && o->n_models > 1))) {
+        fputs(usage_text, stderr);
+        ok = false;
+    }
+    if (ok && o->out && strlen(o->out) + 16 > PATH_CAP) {
+        complain("--out is too long");
+        ok = false;
+    }
+    return ok ? -1 : 2;
+}
+
+/* ---- decoding ---------------------------------------------------------------------------- */
+
+static void log_errors(enum ggml_log_level level, const char *text, void *user) {
+    (void)user;
+    if (level == GGML_LOG_LEVEL_ERROR)
+        fputs(text, stderr);
+}
+
+static llama_token random_token(struct session *s) {
+    s->rng = s->rng * 1103515245u + 12345u;
+    return (llama_token)((s->rng >> 8) % (uint32_t)s->n_vocab);
+}
+
+static void batch_add(struct session *s, llama_token token, int pos, int seq) {
+    struct llama_batch *b = &s->batch;
+    b->token[b->n_tokens] = token;
+    b->pos[b->n_tokens] = pos;
+    b->n_seq_id[b->n_tokens] = 1;
+    b->seq_id[b->n_tokens][0] = seq;
+    b->logits[b->n_tokens] = 1;
+    b->n_tokens++;
+}
+
+/* Write one row of logits; *best is its largest. */
+static bool write_row(struct session *s, const float *row, llama_token *best) {
+    int top = 0;
+    bool flat = true;
+    for (int i = 0; i < s->n_vocab; i++) {
+        if (!isfinite(row[i])) {
+            complain("%s: logit %d is not finite", s->path, i);
+            return false;
+        }
+        flat = flat && row[i] == row[0];
+        if (row[i] > row[top])
+            top = i;
+    }
+    if (flat) {
+        complain("%s: all %d logits of a row are equal", s->path, s->n_vocab);
+        return false;
+    }
+    *best = top;
+    if (fwrite(row, sizeof(*row), (size_t)s->n_vocab, s->file) == (size_t)s->n_vocab)
+        return true;
+    complain("%s: %s", s->path, strerror(errno));
+    return false;
+}
+
+/* Decode the session's batch, `per_seq` consecutive rows for each sequence, and write the logits of every row. */
+static bool run_batch(struct session *s, int per_seq) {
+    int rc = llama_decode(s->ctx, s->batch);
+    if (rc) {
+        complain("%s: llama_decode returned %d at position %d", s->path, rc, s->pos);
+        return false;
+    }
+    for (int i = 0; i < s->batch.n_tokens; i++) {
+        const float *row = llama_get_logits_ith(s->ctx, i);
+        if (!row) {
+            complain("%s: no logits for row %d", s->path, i);
+            return false;
+        }
+        if (!write_row(s, row, &s->next[i / per_seq]))
+            return false;
+    }
+    s->pos += per_seq;
+    return true;
+}
+
+static bool prefill(struct session *s) {
+    s->batch.n_tokens = 0;
+    for (int seq = 0; seq < s->opt->seqs; seq++)
+        for (int i = 0; i < s->opt->prefill; i++)
+            batch_add(s, random_token(s), i, seq);
+    return run_batch(s, s->opt->prefill);
+}
+
+static bool step(struct session *s) {
+    s->batch.n_tokens = 0;
+    for (int seq = 0; seq < s->opt->seqs; seq++)
+        batch_add(s, s->next[seq], s->pos, seq);
+    return run_batch(s, 1);
+}
+
+static bool open_session(struct session *s, const struct options *o, struct llama_model *model, int index, int total) {
+    const int per_batch = o->prefill * o->seqs;
+    s->opt = o, s->model = model;
+    s->rng = 12345u + 7919u * (uint32_t)index;
+    snprintf(s->path, sizeof(s->path), total > 1 ? "%s.%d" : "%s", o->out, index);
+    s->n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    struct llama_context_params p = llama_context_default_params();
+    p.n_ctx = (uint32_t)((o->prefill + o->decode + 255) / 256 * 256 * o->seqs);
+    p.n_batch = (uint32_t)(per_batch > o->ubatch ? per_batch : o->ubatch);
+    p.n_ubatch = (uint32_t)o->ubatch;
+    p.n_seq_max = (uint32_t)o->seqs;
+    p.n_threads = p.n_threads_batch = o->threads;
+    s->ctx = llama_init_from_model(model, p);
+    if (!s->ctx) {
+        complain("%s: no context", o->models[index / o->parallel]);
+        return false;
+    }
+    s->batch = llama_batch_init(per_batch, 0, 1); /* aborts on its own when out of memory */
+    s->file = fopen(s->path, "wb");
+    if (!s->file)
+        complain("%s: %s", s->path, strerror(errno));
+    return s->file != NULL;
+}
+
+static bool close_session(struct session *s) {
+    bool ok = true;
+    if (s->file && fclose(s->file)) {
+        complain("%s: %s", s->path, strerror(errno));
+        ok = false;
+    }
+    if (s->batch.token)
+        llama_batch_free(s->batch);
+    if (s->ctx)
+        llama_free(s->ctx);
+    return ok;
+}
+
+static void *session_thread(void *arg) {
+    struct session *s = arg;
+    s->ok = prefill(s);
+    for (int i = 0; s->ok && i < s->opt->decode; i++)
+        s->ok = step(s);
+    return NULL;
+}
+
+static bool run_threads(struct session *sessions, int n) {
+    pthread_t threads[MAX_MODELS * MAX_PARALLEL];
+    int started = 0;
+    bool ok = true;
+    while (ok && started < n) {
+        int rc = pthread_create(&threads[started], NULL, session_thread, &sessions[started]);
+        if (rc)
+            complain("cannot start a thread: %s", strerror(rc));
+        ok = rc == 0;
+        started += ok;
+    }
+    for (int i = 0; i < started; i++) {
+        pthread_join(threads[i], NULL);
+        ok = ok && sessions[i].ok;
+    }
+    return ok;
+}
+
+/* All sessions in one thread, a step each in turn: models must not disturb one another. */
+static bool run_interleaved(struct session *sessions, int n) {
+    bool ok = true;
+    for (int i = 0; ok && i < n; i++)
+        ok = prefill(&sessions[i]);
+    for (int d = 0; ok && d < sessions[0].opt->decode; d++)
+        for (int i = 0; ok && i < n; i++)
+            ok = step(&sessions[i]);
+    return ok;
+}
+
+static bool run(const struct options *o) {
+    static struct session sessions[MAX_MODELS * MAX_PARALLEL];
+    struct llama_model *models[MAX_MODELS] = {0};
+    const int total = o->n_models * o->parallel;
+    bool ok = true;
+    for (int m = 0; ok && m < o->n_models; m++) {
+        struct llama_model_params p = llama_model_default_params();
+        p.use_extra_bufts = false;
+        p.load_mode = o->load_mode;
+        models[m] = llama_model_load_from_file(o->models[m], p);
+        ok = models[m] != NULL;
+        if (!ok)
+            complain("%s: cannot be loaded", o->models[m]);
+        if (ok && llama_model_has_encoder(models[m])) {
+            complain("%s: an encoder; only decoders are compared here", o->models[m]);
+            ok = false;
+        }
+    }
+    for (int i = 0; ok && i < total; i++)
+        ok = open_session(&sessions[i], o, models[i / o->parallel], i, total);
+    if (ok)
+        ok = o->parallel > 1 ? run_threads(sessions, total) : run_interleaved(sessions, total);
+    for (int i = 0; i < total; i++)
+        ok = close_session(&sessions[i]) && ok;
+    for (int m = 0; m < o->n_models; m++)
+        llama_model_free(models[m]);
+    if (ok)
+        printf("%d session(s), %d + %d tokens in %d sequence(s)\n", total, o->prefill, o->decode, o->seqs);
+    return ok;
+}
+
+/* ---- --info ------------------------------------------------------------------------------ */
+
+#define MAX_LAYERS 512
+
+struct info {
+    uint32_t top_k;
+    unsigned shards;
+    unsigned tensors;           /* expert tensors */
+    unsigned off_sector;        /* of those, at file offsets that are no multiple of 512 */
+    unsigned off_page;          /* of those, whose slices are no multiple of 4096 bytes */
+    unsigned layers;            /* that have expert tensors */
+    uint64_t experts;           /* most in any tensor */
+    uint64_t bytes;             /* of all expert tensors */
+    uint64_t window_bytes;      /* the same with every slice rounded out to the pages it can touch */
+    uint64_t layer[MAX_LAYERS]; /* the rounded bytes of one token's experts, by layer */
+};
+
+static uint32_t read_top_k(const struct gguf_context *g) {
+    int64_t arch = gguf_find_key(g, "general.architecture");
+    if (arch < 0 || gguf_get_kv_type(g, arch) != GGUF_TYPE_STRING)
+        return 0;
+    char key[256];
+    snprintf(key, sizeof(key), "%s.expert_used_count", gguf_get_val_str(g, arch));
+    int64_t id = gguf_find_key(g, key);
+    return id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_UINT32 ? gguf_get_val_u32(g, id) : 0;
+}
+
+/* Routed expert weights are the 3-dimensional "blk.N.ffn_*exps.weight": biases have two dimensions, shared
+ * experts ("shexp") are not routed. Groups of experts ("chexps") are. */
+static void count_tensor(struct info *in, const struct gguf_context *g, int64_t id) {
+    const char *name = gguf_get_tensor_name(g, id);
+    const int64_t *ne = gguf_get_tensor_ne(g, id);
+    int layer;
+    if (sscanf(name, "blk.%d.ffn_", &layer) != 1 || !strstr(name, "exps.weight") || ne[2] < 2)
+        return;
+    uint64_t size = gguf_get_tensor_size(g, id), slice = size / (uint64_t)ne[2];
+    uint64_t offset = gguf_get_data_offset(g) + gguf_get_tensor_offset(g, id);
+    uint64_t window = (slice + 4095) / 4096 * 4096 + 4096, used = (uint64_t)ne[2];
+    if (in->top_k && in->top_k < used)
+        used = in->top_k;
+    in->tensors++;
+    in->off_sector += offset % 512 != 0;
+    in->off_page += slice % 4096 != 0;
+    in->bytes += size;
+    in->window_bytes += window * (uint64_t)ne[2];
+    if ((uint64_t)ne[2] > in->experts)
+        in->experts = (uint64_t)ne[2];
+    if (layer >= 0 && layer < MAX_LAYERS) {
+        in->layers += in->layer[layer] == 0;
+        in->layer[layer] += window * used;
+    }
+}
+
+static bool read_shard(struct info *in, const char *path, bool first) {
+    struct gguf_init_params params = {.no_alloc = true, .ctx = NULL};
+    struct gguf_context *g = gguf_init_from_file(path, params);
+    if (!g) {
+        complain("%s: not a readable GGUF", path);
+        return false;
+    }
+    if (first) {
+        int64_t id = gguf_find_key(g, "split.count");
+        in->top_k = read_top_k(g);
+        in->shards = id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_UINT16 ? gguf_get_val_u16(g, id) : 1;
+    }
+    for (int64_t i = 0; i < gguf_get_n_tensors(g); i++)
+        count_tensor(in, g, i);
+    gguf_free(g);
+    return true;
+}
+
+static bool print_info(const char *path) {
+    static struct info in;
+    char prefix[PATH_CAP], shard[PATH_CAP];
+    bool ok = read_shard(&in, path, true);
+    if (ok && in.shards > 1) {
+        ok = llama_split_prefix(prefix, sizeof(prefix), path, 0, (int)in.shards) > 0;
+        if (!ok)
+            complain("%s: not named as the first of %u shards", path, in.shards);
+    }
+    for (unsigned i = 1; ok && i < in.shards; i++) {
+        llama_split_path(shard, sizeof(shard), prefix, (int)i, (int)in.shards);
+        ok = read_shard(&in, shard, false);
+    }
+    if (!ok)
+        return false;
+    uint64_t layer = 0, token = 0;
+    for (int i = 0; i < MAX_LAYERS; i++) {
+        token += in.layer[i];
+        layer = in.layer[i] > layer ? in.layer[i] : layer;
+    }
+    /* A quarter above the largest layer, so that rounding in the cache cannot push it under; evictions are certain
+     * when even that leaves a good part of the experts out. */
+    uint64_t tight = layer + layer / 4;
+    printf("tensors %u\nlayers %u\nexperts %" PRIu64 "\ntop_k %u\nshards %u\n", in.tensors, in.layers, in.experts,
+           in.top_k, in.shards);
+    printf("off_sector %u\noff_page %u\nbytes %" PRIu64 "\nwindow_bytes %" PRIu64 "\n", in.off_sector, in.off_page,
+           in.bytes, in.window_bytes);
+    printf("layer_bytes %" PRIu64 "\ntoken_bytes %" PRIu64 "\ntight_cache %" PRIu64 "\nevicts %d\n", layer, token,
+           tight, in.window_bytes >= layer + layer / 2);
+    return true;
+}
+
+int main(int argc, char **argv) {
+    struct options o = {
+        .prefill = 24,
+        .decode = 8,
+        .ubatch = 512,
+        .threads = 2,
+        .seqs = 1,
+        .parallel = 1,
+        .load_mode = LLAMA_LOAD_MODE_MMAP,
+    };
+    int rc = parse_options(argc, argv, &o);
+    if (rc >= 0)
+        return rc;
+    llama_log_set(log_errors, NULL);
+    bool ok;
+    if (o.info) {
+        ok = print_info(o.models[0]);
+    } else {
+        /* Where the CPU backend is linked in, nothing else would look at GGML_BACKEND_PATH. */
+        ggml_backend_load_all();
+        llama_backend_init();
+        ok = run(&o);
+        llama_backend_free();
+    }
+    if (fflush(stdout)) {
+        complain("standard output: %s", strerror(errno));
+        ok = false;
+    }
+    return ok ? 0 : 1;
+}

@@ -1,0 +1,216 @@
+#!/usr/bin/env bash
+# run-gates.sh GATE - logits with the plug-in are byte-identical to logits without it.
+#
+#   archs        every MoE fixture that llama.cpp's own test-llama-archs writes (streaming-models.txt)
+#   types        every quantisation, from sluice-mkmoe
+#   layouts      slices that fill no pages, odd offsets, fused gate/up, shards
+#   shapes       top-k, batch widths, sequences, threads, lanes, buffered reads
+#   concurrency  several models and contexts in one process
+#   subset       a little of each, for builds with sanitizers
+#
+# One line per check, ok or FAIL; exit code 1 when any failed. Nothing here measures time. See lib.sh
+# for the environment.
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/gates/lib.sh
+. "$here/lib.sh"
+
+# The fixtures are the same for one build of llama.cpp: write them once.
+fixtures() {
+    local stamp
+    archs=$WORK/fixtures
+    stamp=$(stat -L -c '%n %s %Y' "$LLAMA_BIN/test-llama-archs" "$LLAMA_BIN/libllama.so")
+    [ "$(cat "$archs/stamp" 2>/dev/null)" = "$stamp" ] && return
+    rm -rf "$archs"
+    mkdir -p "$archs"
+    "$LLAMA_BIN/test-llama-archs" -o "$archs" >"$archs/log" 2>&1 || {
+        echo "FAIL test-llama-archs: $(last_line "$archs/log")"
+        exit 1
+    }
+    echo "$stamp" >"$archs/stamp"
+}
+
+gate_archs() {
+    local name tensors listed=0 due="" info unused="" seen=" " expect f
+    fixtures
+    while read -r name tensors; do
+        case $name in
+        '' | '#'*) continue ;;
+        models) due=$tensors; continue ;;
+        unused) unused="$unused $tensors"; seen="$seen$tensors "; continue ;;
+        esac
+        seen="$seen$name "
+        listed=$((listed + 1))
+        model=$archs/$name.gguf
+        if [ ! -f "$model" ]; then
+            fail "$name: llama.cpp no longer writes this fixture"
+            continue
+        fi
+        info=$("$BIN/sluice-logits" --info "$model")
+        if [ "$(value_of tensors "$info")" != "$tensors" ]; then
+            fail "$name: holds $(value_of tensors "$info") expert tensors, the list says $tensors"
+            continue
+        fi
+        check "$name" "SLUICE_CACHE=off" "streams cold tensors=$tensors" "$model"
+        expect="streams tensors=$tensors"
+        [ "$(value_of evicts "$info")" = 0 ] || expect="$expect evicts"
+        check "$name" "$(tight_cache "$model")" "$expect" "$model"
+    done <"$here/streaming-models.txt"
+    [ "$listed" = "$due" ] || fail "streaming-models.txt lists $listed models and says $due"
+    for name in $unused; do
+        check "$name (experts never used)" "SLUICE_CACHE=off" unused "$archs/$name.gguf"
+    done
+    # A new fixture must not go untested, and a dense model must run as it always did.
+    for f in "$archs"/*.gguf; do
+        name=$(basename "$f" .gguf)
+        case $seen in *" $name "*) continue ;; esac
+        [ "$(value_of tensors "$("$BIN/sluice-logits" --info "$f")")" = 0 ] ||
+            fail "$name: holds expert tensors and is not in streaming-models.txt"
+    done
+    check "llama-dense" "SLUICE_CACHE=off" "tensors=0" "$archs/llama-dense.gguf"
+}
+
+three_caches() { # LABEL EXPECT ARGS... MODEL
+    local label=$1 expect=$2 model=${!#} cold=cold
+    shift 2
+    case " $* " in *" --parallel "*) cold="" ;; esac # contexts share what is being read for one of them
+    check "$label" "SLUICE_CACHE=off" "streams $cold $expect" "$@"
+    check "$label" "$(tight_cache "$model")" "streams evicts $expect" "$@"
+    check "$label" "$(third_cache "$model")" "streams evicts hits $expect" "$@"
+}
+
+gate_types() {
+    local t
+    for t in F32 F16 Q8_0 Q4_0 Q4_K Q5_K Q6_K IQ4_XS IQ2_XXS MXFP4; do
+        mkmoe "$t" --type-gate-up "$t" --type-down "$t" || continue
+        three_caches "$t" tensors=9 "$model"
+        rm -f "$model"
+    done
+    mkmoe mixed --type-down-odd Q6_K || return 0
+    three_caches "Q4_K with Q6_K down on odd layers" tensors=9 "$model"
+    mkmoe random --type-down-odd Q6_K --fill fast || return 0
+    three_caches "random quants" tensors=9 "$model"
+}
+
+# The layout must be what it is meant to be, or the check would prove nothing.
+require() { # LABEL KEY COMPARISON VALUE
+    local got
+    got=$(value_of "$2" "$("$BIN/sluice-logits" --info "$model")")
+    test "$got" "$3" "$4" || fail "$1: $2 is $got, not $3 $4"
+}
+
+# Logits of a model are a function of its weights, not of its files.
+same_as_one_file() { # LABEL MODEL
+    if resident "$2" && cmp -s "$dir/want" "$dir/one-file"; then
+        ok "$1: as in one file"
+    else
+        fail "$1: not as in one file"
+    fi
+}
+
+gate_layouts() {
+    local n fused="--arch hy_v3 --fused-gate-up"
+    for n in 32 2080 4064; do
+        mkmoe odd --type-gate-up MXFP4 --type-down Q8_0 --ff 96 --misalign "$n" || continue
+        require "odd slices at $n" off_sector -gt 0
+        require "odd slices at $n" off_page -eq 9
+        three_caches "odd slices, data at $n mod 4096" tensors=9 "$model"
+    done
+    # Every tensor fills its pages, every tensor is 32 bytes off one.
+    mkmoe off --misalign 32 || return 0
+    require "32 bytes off" off_sector -eq 9
+    three_caches "every tensor 32 bytes off a page" tensors=9 "$model"
+
+    # shellcheck disable=SC2086
+    mkmoe fused $fused || return 0
+    three_caches "fused gate/up" tensors=6 "$model"
+    resident "$model" && cp "$dir/want" "$dir/one-file"
+
+    # shellcheck disable=SC2086
+    mkmoe three $fused --shards 3 || return 0
+    require "three shards" shards -eq 3
+    same_as_one_file "three shards" "$model"
+    three_caches "three shards" tensors=6 "$model"
+    # shellcheck disable=SC2086
+    mkmoe first $fused --shards 3 --metadata-first --misalign 96 || return 0
+    require "metadata-only first shard" shards -eq 3
+    same_as_one_file "metadata-only first shard" "$model"
+    three_caches "metadata-only first shard" tensors=6 "$model"
+
+    # Without mmap llama.cpp reads the experts into memory: nothing is left to stream, nothing may change.
+    check "metadata-only first shard, not mapped" "SLUICE_CACHE=off" tensors=0 --load-mode none "$model"
+    mkmoe plain || return 0
+    check "one file, not mapped" "SLUICE_CACHE=off" tensors=0 --load-mode none "$model"
+}
+
+gate_shapes() {
+    local n
+    mkmoe one --top-k 1 || return 0
+    three_caches "top-k 1" "" "$model"
+    mkmoe all --experts 4 --top-k 4 || return 0
+    check "every expert used" "SLUICE_CACHE=off" "streams cold" "$model"
+    check "every expert used" "$(tight_cache "$model")" "streams evicts" "$model"
+
+    mkmoe shapes --ff 96 --type-down Q8_0 --misalign 32 || return 0
+    for n in 1 7 300; do
+        three_caches "prefill $n" "" --prefill "$n" --decode 24 "$model"
+    done
+    three_caches "prefill 300 by 64" "" --prefill 300 --ubatch 64 "$model"
+    three_caches "two sequences" "" --seqs 2 "$model"
+    three_caches "two sequences, prefill 300" "" --seqs 2 --prefill 300 --decode 2 "$model"
+    for n in 1 4 64; do
+        check "$n lanes" "SLUICE_CACHE=off SLUICE_IO_THREADS=$n" "streams cold" "$model"
+        check "$n lanes" "$(third_cache "$model") SLUICE_IO_THREADS=$n" "streams evicts hits" "$model"
+    done
+    for n in 1 4; do
+        three_caches "$n compute threads" "" --threads "$n" "$model"
+    done
+    check "buffered" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" "streams cold buffered" "$model"
+    check "buffered" "$(third_cache "$model") SLUICE_DIRECT_IO=0" "streams evicts hits buffered" "$model"
+    check "room for all" "SLUICE_CACHE=1GiB" "streams hits" "$model"
+    check "auto" "" "streams" "$model"
+}
+
+gate_concurrency() {
+    local a b
+    mkmoe a --ff 96 --type-down Q8_0 --misalign 32 && a=$model || return 0
+    mkmoe b --arch hy_v3 --fused-gate-up --shards 2 --seed 2 && b=$model || return 0
+    three_caches "two models in turn" tensors=15 "$a" "$b"
+    check "one model loaded twice" "SLUICE_CACHE=off" "streams cold" "$a" "$a"
+    check "one model loaded twice" "$(third_cache "$a")" "streams evicts" "$a" "$a"
+    # One compute thread each: four contexts on two cores are enough of a crowd.
+    three_caches "four contexts in four threads" tensors=9 --parallel 4 --threads 1 "$a"
+    three_caches "four contexts, two threads each, prefill 300" tensors=9 \
+        --parallel 4 --threads 2 --prefill 300 --decode 4 "$a"
+    three_caches "two models, two contexts each" tensors=15 --parallel 2 --threads 1 "$a" "$b"
+    check "four contexts, one lane" "$(third_cache "$a") SLUICE_IO_THREADS=1" "streams evicts" \
+        --parallel 4 --threads 1 "$a"
+}
+
+gate_subset() {
+    local few="--prefill 7 --decode 3" a
+    mkmoe odd --layers 2 --ff 96 --type-gate-up MXFP4 --type-down Q8_0 --misalign 32 && a=$model || return 0
+    # shellcheck disable=SC2086
+    three_caches "odd slices" tensors=6 $few "$model"
+    # shellcheck disable=SC2086
+    check "three contexts" "$(third_cache "$model")" "streams evicts" $few --parallel 3 --threads 1 "$model"
+    # shellcheck disable=SC2086
+    check "two sequences" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" "streams buffered" $few --seqs 2 "$model"
+    mkmoe fused --layers 2 --arch hy_v3 --fused-gate-up --shards 3 --metadata-first || return 0
+    # shellcheck disable=SC2086
+    three_caches "fused gate/up in shards" tensors=4 $few "$model"
+    # shellcheck disable=SC2086
+    check "two models, two contexts each" "$(third_cache "$model")" "streams evicts" $few --parallel 2 --threads 1 \
+        "$a" "$model"
+}
+
+case ${1:-} in
+archs | types | layouts | shapes | concurrency | subset)
+    begin "gate-$1"
+    "gate_$1"
+    finish
+    ;;
+*)
+    sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
