@@ -1,0 +1,38 @@
+# Thin front end; everything real is in CMakeLists.txt and scripts/.
+BUILD ?= build
+TESTS ?= build-tests
+
+.PHONY: help demo build test bench format check clean install
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+demo: ## install what is missing, build, and run the demo model with room for a quarter of its experts
+	@scripts/demo.sh $(BUILD)
+
+build: ## build the command, the plug-in and the library
+	@scripts/setup.sh build
+	@cmake -S . -B $(BUILD) -G Ninja -DSLUICE_TESTS=OFF >/dev/null
+	@cmake --build $(BUILD)
+
+test: ## build and run every test: unit, gates, faults, stock programs, sanitizers
+	@scripts/setup.sh test
+	@cmake -S . -B $(TESTS) -G Ninja -DSLUICE_TESTS=ON
+	@cmake --build $(TESTS)
+	@ctest --test-dir $(TESTS) --output-on-failure --no-tests=error
+
+bench: ## measure decode of MODEL=file.gguf at CACHES="2000 4000" (see docs/benchmarks.md)
+	@scripts/bench.sh $(MODEL) $(CACHES)
+
+format: ## rewrite the sources with clang-format
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+check: ## check formatting and the include rules, without building
+	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror
+	@tests/include-rules.sh
+
+install: build ## install to PREFIX (default /usr/local)
+	@cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)
+
+clean: ## remove the build directories (not the cached llama.cpp)
+	@rm -rf $(BUILD) $(TESTS)

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Install what building (setup.sh build) or testing (setup.sh test) needs, on Debian and its kin.
+# Installs only when it may (root, or sudo without a password); otherwise prints the one line to
+# run and ends with 1. Does nothing, quickly, when all is there.
+set -euo pipefail
+
+build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev)
+test=(libcmocka-dev curl clang-format util-linux procps)
+
+case ${1:-} in
+build) packages=("${build[@]}") ;;
+test) packages=("${build[@]}" "${test[@]}") ;;
+*) sed -n '2,4p' "$0" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "not a Debian system: the equivalents of these packages must be there: ${packages[*]}" >&2
+    exit 0
+fi
+
+missing=()
+for p in "${packages[@]}"; do
+    # npm may come without the Debian package (a newer Node.js): the command is what counts.
+    if [ "$p" = npm ] && command -v npm >/dev/null; then continue; fi
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing+=("$p")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" = 0 ]; then
+    run=()
+elif sudo -n true 2>/dev/null; then
+    run=(sudo)
+else
+    echo "missing packages; run: sudo apt-get install -y --no-install-recommends ${missing[*]}" >&2
+    exit 1
+fi
+echo "installing ${missing[*]}" >&2
+"${run[@]}" apt-get update -qq >/dev/null
+"${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
