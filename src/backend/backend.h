@@ -19,19 +19,20 @@
 
 /* Everything that is registered with ggml. One per process: ggml keeps pointers to it for good. */
 struct sluice_device {
-    struct sluice_settings settings; /* as registered */
+    struct sluice_settings settings;  /* as registered */
     struct sluice_error bad_settings; /* the environment did not parse: every model load fails with this */
-    bool plugin;                     /* loaded by a host program: errors go to stderr, nobody else reads them */
-    struct engine *engine;           /* all models, all contexts */
-    struct ggml_backend_reg reg;     /* what ggml sees */
+    bool plugin;                      /* loaded by a host program: errors go to stderr, nobody else reads them */
+    struct engine *engine;            /* all models, all contexts */
+    struct ggml_backend_reg reg;      /* what ggml sees */
     struct ggml_backend_device dev;
     struct ggml_backend_buffer_type buft;
 
-    pthread_mutex_t lock;            /* guards the rest */
-    struct sluice_error last_error;  /* for sluice_take_error */
-    char plain_reason[256];          /* why some expert weights do not stream, for the mode line; "" if all do */
-    bool mode_printed;               /* the plug-in prints its mode line once */
-    struct sluice_stats last_stats;  /* counters when models were last there */
+    pthread_mutex_t lock;           /* guards the rest */
+    struct sluice_error last_error; /* for sluice_take_error */
+    char plain_reason[256];         /* why some expert weights do not stream, for the mode line; "" if all do */
+    bool mode_printed;              /* the plug-in prints its mode line once */
+    struct sluice_buffer *buffers;  /* weights over mapped files, a list */
+    struct sluice_stats last_stats; /* counters when models were last there */
 };
 
 /* The device; its fields are set by device_setup. */
@@ -70,6 +71,12 @@ void buffer_type_init(struct ggml_backend_buffer_type *t, ggml_backend_dev_t dev
 
 /* A weights buffer over [ptr, ptr + size), which should lie in a mapped model file. */
 ggml_backend_buffer_t buffer_from_host_ptr(ggml_backend_dev_t dev, void *ptr, size_t size, size_t max_tensor_size);
+
+/*
+ * Give back the page cache under all expert tensors that are read directly: a program that mapped
+ * the model populated (llama.cpp's default) has read them all once, for nothing.
+ */
+void buffer_drop_pages(void);
 
 /* The streamed weight behind a MUL_MAT_ID's src[0], or NULL: its data is in memory. */
 const struct stream_weight *buffer_weight(const struct ggml_tensor *w);

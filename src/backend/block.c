@@ -21,9 +21,6 @@
  *
  * One row is computed in place. Several rows of an expert are gathered, computed and scattered:
  * a one-expert MUL_MAT_ID wants its rows back to back.
- *
- * Measured alternative, not here: a graph per expert (the first proof did that) costs one thread
- * barrier and one plan per expert and node.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -31,13 +28,14 @@
 #include <time.h>
 
 #include "backend/backend.h"
+#include "backend/route.h"
 #include "stream/error.h"
 
 enum {
-    BLOCK_NODES = 512,             /* nodes collected before the graph is run anyway */
-    BLOCK_TENSORS = 4,             /* tensors made per expert and node: weight, input, ids, output */
-    BLOCK_ROW_BYTES = 8 << 20,     /* bytes of gathered rows before the graph is run anyway */
-    BLOCK_WINDOW = 64,             /* experts held at once in rolling mode, at most */
+    BLOCK_NODES = 512,         /* nodes collected before the graph is run anyway */
+    BLOCK_TENSORS = 4,         /* tensors made per expert and node: weight, input, ids, output */
+    BLOCK_ROW_BYTES = 8 << 20, /* bytes of gathered rows before the graph is run anyway */
+    BLOCK_WINDOW = 64,         /* experts held at once in rolling mode, at most */
 };
 
 /* Rows that must go back to a node's output after the graph ran. */
@@ -49,10 +47,10 @@ struct block_scatter {
 };
 
 struct block_exec {
-    ggml_backend_t cpu;          /* computes everything */
-    struct engine *engine;       /* holds the experts */
-    ggml_threadpool_t pool;      /* for CPU backends without OpenMP, else NULL */
-    int n_threads;               /* of the CPU backend */
+    ggml_backend_t cpu;     /* computes everything */
+    struct engine *engine;  /* holds the experts */
+    ggml_threadpool_t pool; /* for CPU backends without OpenMP, else NULL */
+    int n_threads;          /* of the CPU backend */
 
     struct ggml_context *graph_ctx; /* holds graph, for good */
     struct ggml_cgraph *graph;      /* nodes collected */
@@ -69,17 +67,12 @@ struct block_exec {
     uint32_t group;                /* whose experts */
     uint32_t done_parts;           /* parts computed so far in this visit, a bit mask */
     enum engine_phase phase;       /* one token or several */
-    int64_t K, T;                  /* experts per token, tokens */
-    int32_t *expert;               /* n distinct experts, in order of first use */
-    uint32_t n;
-    int32_t *first;                /* n + 1 entries: where each one's rows begin in list */
-    int32_t *list;                 /* T * K entries: token * K + k, grouped by expert */
-    int32_t *index;                /* by expert number: its place in expert, or -1 */
+    struct route route;            /* rows by expert */
     uint32_t *slot;                /* by place: its slot while held, or UINT32_MAX */
     uint8_t *state;                /* by place: enum todo for the current node */
     int32_t *wanted;               /* scratch of rolling mode */
     uint32_t *granted;             /* the same */
-    int64_t cap_rows, cap_experts; /* entries allocated */
+    uint32_t cap_places;           /* entries of the four */
     bool held;                     /* slot[] holds all of them */
 };
 
@@ -139,10 +132,7 @@ void block_destroy(struct block_exec *x) {
     free(x->scatter);
     free(x->rows);
     free(x->zeros);
-    free(x->expert);
-    free(x->first);
-    free(x->list);
-    free(x->index);
+    route_free(&x->route);
     free(x->slot);
     free(x->state);
     free(x->wanted);
@@ -221,9 +211,7 @@ static enum ggml_status block_flush(struct block_exec *x) {
         const struct block_scatter *s = &x->scatter[i];
         const size_t row = (size_t)s->node->ne[0] * sizeof(float);
         for (int32_t r = 0; r < s->n; r++) {
-            const int64_t t = s->list[r] / x->K, k = s->list[r] % x->K;
-            memcpy((char *)s->node->data + (size_t)t * s->node->nb[2] + (size_t)k * s->node->nb[1],
-                   s->rows + (size_t)r * row, row);
+            memcpy(route_row(&x->route, s->node, s->list[r]), s->rows + (size_t)r * row, row);
         }
     }
     x->n_scatter = 0;
@@ -287,8 +275,8 @@ static char *block_rows(struct block_exec *x, size_t bytes, enum ggml_status *st
 static enum ggml_status block_add_expert(struct block_exec *x, struct ggml_tensor *node, uint32_t place,
                                          const void *weights) {
     const struct ggml_tensor *w = node->src[0], *in = node->src[1];
-    const int32_t n = x->first[place + 1] - x->first[place];
-    const int32_t *list = x->list + x->first[place];
+    const int32_t n = route_rows(&x->route, place);
+    const int32_t *list = x->route.list + x->route.first[place];
     const size_t in_row = ggml_row_size(in->type, in->ne[0]), out_row = (size_t)node->ne[0] * sizeof(float);
     enum ggml_status status = GGML_STATUS_SUCCESS;
     char *in_rows, *out_rows;
@@ -299,9 +287,8 @@ static enum ggml_status block_add_expert(struct block_exec *x, struct ggml_tenso
         return status;
     }
     if (n == 1) {
-        const int64_t t = list[0] / x->K, k = list[0] % x->K;
-        in_rows = (char *)in->data + (size_t)t * in->nb[2] + (size_t)(k % in->ne[1]) * in->nb[1];
-        out_rows = (char *)node->data + (size_t)t * node->nb[2] + (size_t)k * node->nb[1];
+        in_rows = route_row(&x->route, in, list[0]);
+        out_rows = route_row(&x->route, node, list[0]);
     } else {
         const size_t in_bytes = ((size_t)n * in_row + 63) / 64 * 64;
         in_rows = block_rows(x, in_bytes + ((size_t)n * out_row + 63) / 64 * 64, &status);
@@ -310,9 +297,7 @@ static enum ggml_status block_add_expert(struct block_exec *x, struct ggml_tenso
         }
         out_rows = in_rows + in_bytes;
         for (int32_t r = 0; r < n; r++) {
-            const int64_t t = list[r] / x->K, k = list[r] % x->K;
-            memcpy(in_rows + (size_t)r * in_row,
-                   (const char *)in->data + (size_t)t * in->nb[2] + (size_t)(k % in->ne[1]) * in->nb[1], in_row);
+            memcpy(in_rows + (size_t)r * in_row, route_row(&x->route, in, list[r]), in_row);
         }
         assert(x->n_scatter < BLOCK_NODES);
         x->scatter[x->n_scatter++] = (struct block_scatter){.node = node, .rows = out_rows, .list = list, .n = n};
@@ -331,104 +316,45 @@ static enum ggml_status block_add_expert(struct block_exec *x, struct ggml_tenso
     return GGML_STATUS_SUCCESS;
 }
 
-/* ---- the routing ----------------------------------------------------------------------------- */
+/* ---- one expert matmul ----------------------------------------------------------------------- */
 
-static enum ggml_status block_fail(struct sluice_error *err, enum sluice_status status, const char *what,
-                                   const struct ggml_tensor *node) {
-    sluice_fail(err, status, "%s (%s)", what, node->name);
-    return status == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
-}
-
-/* Room for n_expert experts and `rows` routed rows. */
-static bool block_reserve(struct block_exec *x, int64_t n_expert, int64_t rows) {
-    if (n_expert > x->cap_experts) {
-        x->cap_experts = 0;
-        const size_t n = (size_t)n_expert;
-        int32_t *expert = reallocarray(x->expert, n, sizeof *expert);
-        x->expert = expert ? expert : x->expert;
-        int32_t *first = reallocarray(x->first, n + 1, sizeof *first);
-        x->first = first ? first : x->first;
-        int32_t *index = reallocarray(x->index, n, sizeof *index);
-        x->index = index ? index : x->index;
-        uint32_t *slot = reallocarray(x->slot, n, sizeof *slot);
-        x->slot = slot ? slot : x->slot;
-        uint8_t *state = reallocarray(x->state, n, sizeof *state);
-        x->state = state ? state : x->state;
-        int32_t *wanted = reallocarray(x->wanted, n, sizeof *wanted);
-        x->wanted = wanted ? wanted : x->wanted;
-        uint32_t *granted = reallocarray(x->granted, n, sizeof *granted);
-        x->granted = granted ? granted : x->granted;
-        if (!expert || !first || !index || !slot || !state || !wanted || !granted) {
-            return false;
-        }
-        x->cap_experts = n_expert;
+/* Group the rows of a batch, whose ids are computed, and make room for as many experts and rows. */
+static enum ggml_status block_route(struct block_exec *x, const struct ggml_tensor *ids, uint32_t n_expert,
+                                    struct sluice_error *err) {
+    const int rc = route_read(&x->route, ids, n_expert, err);
+    if (rc) {
+        return rc == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
     }
-    if (rows > x->cap_rows) {
-        x->cap_rows = 0;
-        int32_t *list = reallocarray(x->list, (size_t)rows, sizeof *list);
-        x->list = list ? list : x->list;
+    if (n_expert > x->cap_places) {
+        uint32_t *slot = reallocarray(x->slot, n_expert, sizeof *slot);
+        x->slot = slot ? slot : x->slot;
+        uint8_t *state = reallocarray(x->state, n_expert, sizeof *state);
+        x->state = state ? state : x->state;
+        int32_t *wanted = reallocarray(x->wanted, n_expert, sizeof *wanted);
+        x->wanted = wanted ? wanted : x->wanted;
+        uint32_t *granted = reallocarray(x->granted, n_expert, sizeof *granted);
+        x->granted = granted ? granted : x->granted;
+        if (!slot || !state || !wanted || !granted) {
+            return GGML_STATUS_ALLOC_FAILED;
+        }
+        x->cap_places = n_expert;
+    }
+    const int64_t rows = x->route.K * x->route.T;
+    if (rows > x->zeros_cap) {
         int32_t *zeros = calloc((size_t)rows, sizeof *zeros);
-        if (!list || !zeros) {
-            free(zeros);
-            return false;
+        if (!zeros) {
+            return GGML_STATUS_ALLOC_FAILED;
         }
         free(x->zeros);
         x->zeros = zeros;
-        x->cap_rows = rows;
+        x->zeros_cap = rows;
     }
-    return true;
-}
-
-/* Read the expert ids and group the rows by expert. The ids must be computed by now. */
-static enum ggml_status block_route(struct block_exec *x, const struct ggml_tensor *node, int64_t n_expert,
-                                    struct sluice_error *err) {
-    const struct ggml_tensor *ids = node->src[2];
-    x->K = ids->ne[0];
-    x->T = ids->ne[1];
-    if (x->K * x->T > INT32_MAX || !block_reserve(x, n_expert, x->K * x->T)) {
-        return block_fail(err, SLUICE_ERR_MEMORY, "out of memory for the routing of a batch", node);
-    }
-    memset(x->index, 0xff, (size_t)n_expert * sizeof *x->index); /* all -1 */
-    x->n = 0;
-    /* Count, in order of first use. The ids are a strided view of all experts sorted: rows are nb[1] apart. */
-    for (int64_t t = 0; t < x->T; t++) {
-        for (int64_t k = 0; k < x->K; k++) {
-            const int32_t e =
-                *(const int32_t *)((const char *)ids->data + (size_t)t * ids->nb[1] + (size_t)k * ids->nb[0]);
-            if (e < 0 || e >= n_expert) {
-                return block_fail(err, SLUICE_ERR_FORMAT, "the router picked an expert that does not exist", node);
-            }
-            if (x->index[e] < 0) {
-                x->index[e] = (int32_t)x->n;
-                x->expert[x->n] = e;
-                x->first[x->n++] = 0;
-            }
-            x->first[x->index[e]]++;
-        }
-    }
-    /* Counts to starts; then fill, in token order, as ggml does. */
-    int32_t at = 0;
-    for (uint32_t i = 0; i < x->n; i++) {
-        const int32_t c = x->first[i];
-        x->first[i] = at;
-        at += c;
-    }
-    for (int64_t t = 0; t < x->T; t++) {
-        for (int64_t k = 0; k < x->K; k++) {
-            const int32_t e =
-                *(const int32_t *)((const char *)ids->data + (size_t)t * ids->nb[1] + (size_t)k * ids->nb[0]);
-            x->list[x->first[x->index[e]]++] = (int32_t)(t * x->K + k);
-        }
-    }
-    /* Filling moved every start to its end, which is the next one's start: move them back. */
-    memmove(x->first + 1, x->first, x->n * sizeof *x->first);
-    x->first[0] = 0;
     return GGML_STATUS_SUCCESS;
 }
 
 static void block_release_all(struct block_exec *x) {
     if (x->held) {
-        engine_release(x->engine, x->slot, x->n);
+        engine_release(x->engine, x->slot, x->route.n);
         x->held = false;
     }
 }
@@ -446,8 +372,6 @@ static uint32_t block_parts_ahead(struct ggml_cgraph *g, int i, const struct ggm
     return parts;
 }
 
-/* ---- one expert matmul ----------------------------------------------------------------------- */
-
 static enum ggml_status block_read_failed(struct block_exec *x, struct sluice_error *err) {
     if (!engine_take_read_error(x->engine, err)) {
         sluice_fail(err, SLUICE_ERR_IO, "reading an expert failed"); /* another context took the reason */
@@ -459,9 +383,9 @@ static enum ggml_status block_read_failed(struct block_exec *x, struct sluice_er
 static enum ggml_status block_refill(struct block_exec *x, const struct stream_weight *w, uint32_t *open, bool first,
                                      struct sluice_error *err) {
     uint32_t n = 0, got = 0;
-    for (uint32_t i = 0; i < x->n && n + *open < BLOCK_WINDOW; i++) {
+    for (uint32_t i = 0; i < x->route.n && n + *open < BLOCK_WINDOW; i++) {
         if (x->state[i] == TODO_WAITING) {
-            x->wanted[n++] = x->expert[i];
+            x->wanted[n++] = x->route.expert[i];
         }
     }
     if (n == 0) {
@@ -480,7 +404,7 @@ static enum ggml_status block_refill(struct block_exec *x, const struct stream_w
     }
     for (uint32_t i = 0; i < n && got; i++) {
         if (x->granted[i] != UINT32_MAX) {
-            const int32_t place = x->index[x->wanted[i]];
+            const int32_t place = x->route.index[x->wanted[i]];
             x->slot[place] = x->granted[i];
             x->state[place] = TODO_OPEN;
             (*open)++;
@@ -492,7 +416,7 @@ static enum ggml_status block_refill(struct block_exec *x, const struct stream_w
 /* Append every open expert that is ready. n_done counts them; *failed: a read failed. */
 static enum ggml_status block_add_ready(struct block_exec *x, struct ggml_tensor *node, const struct stream_weight *w,
                                         uint32_t *n_done, bool *failed) {
-    for (uint32_t i = 0; i < x->n; i++) {
+    for (uint32_t i = 0; i < x->route.n; i++) {
         if (x->state[i] != TODO_OPEN) {
             continue;
         }
@@ -517,7 +441,7 @@ static enum ggml_status block_add_ready(struct block_exec *x, struct ggml_tensor
 /* Rolling mode: give back the slots of experts whose rows are computed. */
 static void block_release_done(struct block_exec *x, uint32_t *open) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < x->n; i++) {
+    for (uint32_t i = 0; i < x->route.n; i++) {
         if (x->state[i] == TODO_DONE && x->slot[i] != UINT32_MAX) {
             x->granted[n++] = x->slot[i];
             x->slot[i] = UINT32_MAX;
@@ -532,11 +456,11 @@ static void block_release_done(struct block_exec *x, uint32_t *open) {
 /* Compute one MUL_MAT_ID on slots, all experts of the routing. */
 static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor *node, const struct stream_weight *w,
                                        bool first, struct sluice_error *err) {
-    uint32_t n_done = 0, open = x->held ? x->n : 0;
+    uint32_t n_done = 0, open = x->held ? x->route.n : 0;
     bool failed = false;
-    memset(x->state, x->held ? TODO_OPEN : TODO_WAITING, x->n);
+    memset(x->state, x->held ? TODO_OPEN : TODO_WAITING, x->route.n);
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    while (n_done < x->n && status == GGML_STATUS_SUCCESS) {
+    while (n_done < x->route.n && status == GGML_STATUS_SUCCESS) {
         if (!x->held) {
             status = block_refill(x, w, &open, first, err);
             if (status != GGML_STATUS_SUCCESS) {
@@ -545,7 +469,7 @@ static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor 
         }
         const uint32_t seen = engine_seen(x->engine), before = n_done;
         status = block_add_ready(x, node, w, &n_done, &failed);
-        if (status != GGML_STATUS_SUCCESS || (x->held && n_done == x->n)) {
+        if (status != GGML_STATUS_SUCCESS || (x->held && n_done == x->route.n)) {
             break; /* with all experts held, the graph may grow on into the next nodes */
         }
         status = block_flush(x);
@@ -561,7 +485,7 @@ static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor 
     }
     if (!x->held) {
         /* Only after a failure is anything still open. */
-        for (uint32_t i = 0; i < x->n; i++) {
+        for (uint32_t i = 0; i < x->route.n; i++) {
             x->state[i] = TODO_DONE;
         }
         block_release_done(x, &open);
@@ -582,15 +506,13 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     }
     if (status == GGML_STATUS_SUCCESS && (!x->held || !same)) {
         block_release_all(x);
-        if (node->ne[2] > 0 && ids->ne[0] > 0) {
-            status = block_route(x, node, w->n_expert, err);
-        }
-        x->phase = x->T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
+        status = block_route(x, ids, w->n_expert, err);
+        x->phase = x->route.T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
         if (status == GGML_STATUS_SUCCESS) {
             const struct engine_want want = {.group = w->group,
                                              .parts = block_parts_ahead(g, i, ids, w->group),
-                                             .expert = x->expert,
-                                             .n = x->n,
+                                             .expert = x->route.expert,
+                                             .n = x->route.n,
                                              .phase = x->phase,
                                              .first = !same,
                                              .all = true,
@@ -607,10 +529,10 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         }
         if (status == GGML_STATUS_SUCCESS) {
             device_print_mode();
-            engine_count_block(x->engine, x->phase, (uint32_t)x->T, !same);
+            engine_count_block(x->engine, x->phase, (uint32_t)x->route.T, !same);
         }
     }
-    if (status == GGML_STATUS_SUCCESS && x->n != x->K * x->T) {
+    if (status == GGML_STATUS_SUCCESS && x->route.n != x->route.K * x->route.T) {
         status = block_flush(x); /* some expert has several rows, whose inputs are about to be gathered */
     }
     if (status != GGML_STATUS_SUCCESS) {

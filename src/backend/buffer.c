@@ -16,6 +16,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
@@ -24,6 +26,11 @@
 #include "stream/error.h"
 
 enum { BUFFER_ALIGN = 64 }; /* bytes, for vector loads; ggml's CPU buffers promise 32 or 64 */
+
+struct buffer_range {
+    char *start; /* page-aligned address */
+    size_t len;  /* bytes, whole pages */
+};
 
 struct sluice_buffer {
     void *base;                     /* first byte */
@@ -35,17 +42,33 @@ struct sluice_buffer {
     uint32_t top_k;                 /* experts per token that the load announced */
     struct stream_weight **weights; /* tensors registered, for removal */
     uint32_t *tensors;              /* their ids */
+    struct buffer_range *ranges;    /* the whole pages under each */
+    int fd;                         /* the file, for giving back its page cache; -1 when not mapped */
     size_t n, cap;                  /* how many, and room */
+    struct sluice_buffer *next;     /* in sluice_device.buffers, when mapped */
 };
 
 static void buffer_free(ggml_backend_buffer_t buffer) {
     struct sluice_buffer *b = buffer->context;
+    device_keep_stats();
+    pthread_mutex_lock(&sluice_device.lock);
+    for (struct sluice_buffer **p = &sluice_device.buffers; *p; p = &(*p)->next) {
+        if (*p == b) {
+            *p = b->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&sluice_device.lock);
     engine_remove_tensors(sluice_device.engine, b->tensors, b->n);
     for (size_t i = 0; i < b->n; i++) {
         free(b->weights[i]);
     }
     free(b->weights);
     free(b->tensors);
+    free(b->ranges);
+    if (b->fd >= 0) {
+        close(b->fd);
+    }
     if (b->own) {
         free(b->base);
     }
@@ -72,11 +95,40 @@ static bool buffer_grow(struct sluice_buffer *b) {
     if (t) {
         b->tensors = t;
     }
-    if (!w || !t) {
+    struct buffer_range *r = reallocarray(b->ranges, cap, sizeof *r);
+    if (r) {
+        b->ranges = r;
+    }
+    if (!w || !t || !r) {
         return false;
     }
     b->cap = cap;
     return true;
+}
+
+/* The whole pages within [data, data + size): neighbours in the first and last page are dense weights, perhaps. */
+static struct buffer_range buffer_pages(const void *data, size_t size) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t start = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + size) / page * page;
+    return (struct buffer_range){.start = (char *)start, .len = end > start ? end - start : 0};
+}
+
+void buffer_drop_pages(void) {
+    if (!sluice_device.settings.direct_io) {
+        return; /* buffered reads live off the page cache */
+    }
+    pthread_mutex_lock(&sluice_device.lock);
+    for (struct sluice_buffer *b = sluice_device.buffers; b; b = b->next) {
+        for (size_t i = 0; i < b->n; i++) {
+            const struct buffer_range *r = &b->ranges[i];
+            /* Unmap first: the kernel keeps pages that somebody has mapped. Failures cost memory, not bytes. */
+            if (r->len && madvise(r->start, r->len, MADV_DONTNEED) == 0) {
+                posix_fadvise(b->fd, (off_t)(b->offset + (uint64_t)(r->start - (char *)b->base)), (off_t)r->len,
+                              POSIX_FADV_DONTNEED);
+            }
+        }
+    }
+    pthread_mutex_unlock(&sluice_device.lock);
 }
 
 static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t) {
@@ -104,7 +156,8 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
     w->part = info.part;
     w->n_expert = info.n_expert;
     b->weights[b->n] = w;
-    b->tensors[b->n++] = w->tensor;
+    b->tensors[b->n] = w->tensor;
+    b->ranges[b->n++] = buffer_pages(t->data, ggml_nbytes(t));
     t->extra = w;
     return GGML_STATUS_SUCCESS;
 }
@@ -171,6 +224,7 @@ static struct sluice_buffer *buffer_new(void *base, bool own) {
     }
     b->base = base;
     b->own = own;
+    b->fd = -1;
     return b;
 }
 
@@ -248,8 +302,14 @@ ggml_backend_buffer_t buffer_from_host_ptr(ggml_backend_dev_t dev, void *ptr, si
         if (engine_add_file(sluice_device.engine, m.fd, m.path, &b->file, &err) == SLUICE_OK) {
             b->mapped = true;
             b->offset = m.offset;
+            b->fd = m.fd;
+            pthread_mutex_lock(&sluice_device.lock);
+            b->next = sluice_device.buffers;
+            sluice_device.buffers = b;
+            pthread_mutex_unlock(&sluice_device.lock);
+        } else {
+            close(m.fd);
         }
-        close(m.fd);
     }
     if (!b->mapped) {
         /* Correct without us: the data is where ptr says. Only the reason must not be lost. */

@@ -60,8 +60,8 @@ static bool maps_verify(int fd, const char *addr, size_t size, uint64_t offset) 
     enum { SAMPLES = 5, BYTES = 64 };
     struct stat st;
     char got[BYTES];
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < size ||
-        offset > (uint64_t)st.st_size - size || pread(fd, got, 4, 0) != 4 || memcmp(got, "GGUF", 4) != 0) {
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < size || offset > (uint64_t)st.st_size - size ||
+        pread(fd, got, 4, 0) != 4 || memcmp(got, "GGUF", 4) != 0) {
         return false;
     }
     const size_t n = size < BYTES ? size : BYTES;
@@ -85,8 +85,8 @@ static int maps_open_descriptor(const struct maps_line *m, const char *addr, siz
     while (found < 0 && (ent = readdir(d))) {
         struct stat st;
         const int fd = atoi(ent->d_name);
-        if (ent->d_name[0] < '0' || ent->d_name[0] > '9' || fd == dirfd(d) || fstat(fd, &st) ||
-            !S_ISREG(st.st_mode) || st.st_ino != m->inode) {
+        if (ent->d_name[0] < '0' || ent->d_name[0] > '9' || fd == dirfd(d) || fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+            st.st_ino != m->inode) {
             continue;
         }
         char self[64];
@@ -111,8 +111,7 @@ int maps_find(const void *addr, size_t size, struct maps_file *out, struct sluic
     out->offset = m.offset + ((uintptr_t)addr - m.start);
     /* One mapping may show as several lines; its end must belong to the same file, in the same order. */
     const uintptr_t last = (uintptr_t)addr + size - 1;
-    if (!maps_lookup(last, &end) || end.inode != m.inode ||
-        end.offset + (last - end.start) != out->offset + size - 1) {
+    if (!maps_lookup(last, &end) || end.inode != m.inode || end.offset + (last - end.start) != out->offset + size - 1) {
         return sluice_fail(err, SLUICE_ERR_IO, "the weights are not in one mapping of %s", m.path);
     }
     snprintf(out->path, sizeof out->path, "%s", m.path);

@@ -21,10 +21,10 @@ enum { MATCH_DEPTH = 12 }; /* cheap operations in a row between two expert matmu
 
 /* What this thread is loading. Loading a model is one call on one thread. */
 struct match_load {
-    bool resident;      /* sluice_set_streaming(false) */
-    bool buffers_made;  /* the tensors of this load were all offered; the next offer is another load */
-    uint64_t owner;     /* number of this load, 0: none yet */
-    uint32_t top_k;     /* what its offered operations said */
+    bool resident;     /* sluice_set_streaming(false) */
+    bool buffers_made; /* the tensors of this load were all offered; the next offer is another load */
+    uint64_t owner;    /* number of this load, 0: none yet */
+    uint32_t top_k;    /* what its offered operations said */
 };
 static _Thread_local struct match_load match_load;
 static _Atomic uint64_t match_last_owner;
@@ -113,6 +113,5 @@ bool match_supports_op(const struct ggml_tensor *op) {
     if (op->op == GGML_OP_GET_ROWS || op->op == GGML_OP_REPEAT) {
         return match_scale_rows(op);
     }
-    return match_cheap(op->op) &&
-           (match_derived(op->src[0], MATCH_DEPTH) || match_derived(op->src[1], MATCH_DEPTH));
+    return match_cheap(op->op) && (match_derived(op->src[0], MATCH_DEPTH) || match_derived(op->src[1], MATCH_DEPTH));
 }

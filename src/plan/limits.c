@@ -59,7 +59,8 @@ static void limits_group(struct plan_limits *l, const char *dir, bool v2) {
         {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"},
         {"memory.max", "memory.current", ""},
     };
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, names[v2][0]) >= sizeof path || !limits_number(path, &limit)) {
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, names[v2][0]) >= sizeof path ||
+        !limits_number(path, &limit)) {
         return;
     }
     if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, names[v2][1]) >= sizeof path || !limits_number(path, &used)) {

@@ -28,7 +28,7 @@ bool sluice_parse_size(const char *text, uint64_t *bytes) {
         const char *suffix; /* in lower case */
         int shift;          /* bytes are value << shift */
     } units[] = {
-        {"", 20},   {"b", 0},   {"k", 10},   {"kb", 10}, {"kib", 10}, {"m", 20},   {"mb", 20},
+        {"", 20},    {"b", 0},  {"k", 10},  {"kb", 10},  {"kib", 10}, {"m", 20},  {"mb", 20},
         {"mib", 20}, {"g", 30}, {"gb", 30}, {"gib", 30}, {"t", 40},   {"tb", 40}, {"tib", 40},
     };
     if (!text || text[0] < '0' || text[0] > '9') {
@@ -131,10 +131,10 @@ static bool set_quiet(struct sluice_settings *s, const char *v) {
 }
 
 static const struct {
-    const char *name;                                     /* in sluice_settings_set */
-    const char *env;                                      /* in the environment */
+    const char *name;                                      /* in sluice_settings_set */
+    const char *env;                                       /* in the environment */
     bool (*set)(struct sluice_settings *s, const char *v); /* false: not a value */
-    const char *values;                                   /* what is, for the message */
+    const char *values;                                    /* what is, for the message */
 } settings_table[] = {
     {"cache", "SLUICE_CACHE", set_cache, "auto, off, 0 or a size such as 2000MiB or 4GiB"},
     {"cache_floor", "SLUICE_CACHE_FLOOR", set_floor, "a size such as 512MiB"},
@@ -152,8 +152,7 @@ static int settings_apply(struct sluice_settings *s, size_t i, const char *as, c
                           struct sluice_error *err) {
     struct sluice_settings next = *s;
     if (!settings_table[i].set(&next, value)) {
-        return sluice_fail(err, SLUICE_ERR_ARG, "%s: '%.64s' is not a value (%s)", as, value,
-                           settings_table[i].values);
+        return sluice_fail(err, SLUICE_ERR_ARG, "%s: '%.64s' is not a value (%s)", as, value, settings_table[i].values);
     }
     *s = next;
     return sluice_ok(err);

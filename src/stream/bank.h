@@ -9,8 +9,8 @@
 #include "stream/file.h"
 
 enum {
-    BANK_PARTS_MAX = 8,  /* slices in a bundle: gate, up, down and room for unusual blocks */
-    BANK_NAME_MAX = 64,  /* as ggml's tensor names, terminator included */
+    BANK_PARTS_MAX = 8, /* slices in a bundle: gate, up, down and room for unusual blocks */
+    BANK_NAME_MAX = 64, /* as ggml's tensor names, terminator included */
 };
 
 /* One expert tensor: n_expert slices of the same size, back to back in a file. */
@@ -30,15 +30,15 @@ struct bank_tensor {
  * them is the bundle (group, e), the unit of residency.
  */
 struct bank_group {
-    char prefix[BANK_NAME_MAX];        /* of the tensor names, up to the last but one dot */
-    uint64_t owner;                    /* which load it came from: groups never span two loads */
-    uint32_t n_expert;                 /* bundles */
-    uint32_t n_parts;                  /* tensors; 0: a free entry */
-    uint32_t tensor[BANK_PARTS_MAX];   /* indices into bank.tensors, in order of registration */
-    uint64_t window[BANK_PARTS_MAX];   /* where in a slot each part's read window begins, bytes */
-    uint64_t slot_bytes;               /* memory that a bundle needs, windows rounded outward, bytes */
-    uint64_t weight_bytes;             /* weight bytes of a bundle, no rounding */
-    uint32_t top_k;                    /* experts that a token uses here, as far as known; at least 1 */
+    char prefix[BANK_NAME_MAX];      /* of the tensor names, up to the last but one dot */
+    uint64_t owner;                  /* which load it came from: groups never span two loads */
+    uint32_t n_expert;               /* bundles */
+    uint32_t n_parts;                /* tensors; 0: a free entry */
+    uint32_t tensor[BANK_PARTS_MAX]; /* indices into bank.tensors, in order of registration */
+    uint64_t window[BANK_PARTS_MAX]; /* where in a slot each part's read window begins, bytes */
+    uint64_t slot_bytes;             /* memory that a bundle needs, windows rounded outward, bytes */
+    uint64_t weight_bytes;           /* weight bytes of a bundle, no rounding */
+    uint32_t top_k;                  /* experts that a token uses here, as far as known; at least 1 */
 };
 
 struct bank_file {
@@ -47,9 +47,9 @@ struct bank_file {
 };
 
 struct bank {
-    struct bank_tensor *tensors; /* by id; grows, entries are reused */
-    struct bank_group *groups;   /* by id; grows, entries are reused */
-    struct bank_file **files;    /* by id; pointers, so that a reader's pointer survives growth */
+    struct bank_tensor *tensors;           /* by id; grows, entries are reused */
+    struct bank_group *groups;             /* by id; grows, entries are reused */
+    struct bank_file **files;              /* by id; pointers, so that a reader's pointer survives growth */
     uint32_t n_tensors, n_groups, n_files; /* entries, free ones included */
     uint32_t live_tensors;                 /* tensors registered now */
     uint32_t live_groups;                  /* groups with tensors now */
@@ -65,8 +65,7 @@ void bank_free(struct bank *b);
  * Find (by device and inode) or open the file behind fd and return its index in *file. The file
  * stays open while tensors refer to it; bank_drop_unused_files closes files that never got any.
  */
-int bank_add_file(struct bank *b, int fd, const char *path, bool want_direct, uint32_t *file,
-                  struct sluice_error *err);
+int bank_add_file(struct bank *b, int fd, const char *path, bool want_direct, uint32_t *file, struct sluice_error *err);
 
 /* Close files without tensors. */
 void bank_drop_unused_files(struct bank *b);

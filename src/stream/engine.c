@@ -48,21 +48,21 @@ struct engine {
     engine_budget_fn budget_fn;      /* decides the budget */
     void *budget_ud;                 /* its argument */
 
-    pthread_mutex_t lock;     /* guards all that follows, but the atomics */
-    struct bank bank;         /* the catalog */
-    struct slots slots;       /* the arena, once cut */
-    struct lanes *lanes;      /* the readers, once started */
-    bool cut;                 /* slots match the bank */
-    uint64_t budget;          /* bytes of cache; 0: none, slots are staging */
-    uint64_t evictions;       /* so far */
-    uint32_t quiescing;       /* threads that wait for all blocks to end: no new block starts */
+    pthread_mutex_t lock;                           /* guards all that follows, but the atomics */
+    struct bank bank;                               /* the catalog */
+    struct slots slots;                             /* the arena, once cut */
+    struct lanes *lanes;                            /* the readers, once started */
+    bool cut;                                       /* slots match the bank */
+    uint64_t budget;                                /* bytes of cache; 0: none, slots are staging */
+    uint64_t evictions;                             /* so far */
+    uint32_t quiescing;                             /* threads that wait for all blocks to end: no new block starts */
     struct sluice_phase_stats phase[ENGINE_PHASES]; /* counters under the lock */
-    struct lane_request *requests; /* scratch of acquire, grows */
-    size_t requests_cap;      /* entries of it */
+    struct lane_request *requests;                  /* scratch of acquire, grows */
+    size_t requests_cap;                            /* entries of it */
 
-    struct event changed;     /* a part's state or a pin changed */
-    _Atomic uint32_t pins;    /* of all slots */
-    _Atomic uint32_t inflight; /* requests of all slots */
+    struct event changed;                         /* a part's state or a pin changed */
+    _Atomic uint32_t pins;                        /* of all slots */
+    _Atomic uint32_t inflight;                    /* requests of all slots */
     struct engine_read_count read[ENGINE_PHASES]; /* by phase */
 
     pthread_mutex_t error_lock;     /* guards the next */

@@ -58,14 +58,14 @@ struct engine_tensor_info engine_tensor(struct engine *e, uint32_t tensor);
 
 /* What to acquire. */
 struct engine_want {
-    uint32_t group;              /* of the experts */
-    uint32_t parts;              /* bit mask of the parts that will be computed */
-    const int32_t *expert;       /* n distinct expert numbers, each below the group's count */
-    uint32_t n;                  /* how many */
-    enum engine_phase phase;     /* whose counters */
-    bool first;                  /* count hits and misses: the first acquire of this block */
-    bool all;                    /* all n or nothing */
-    bool wait;                   /* sleep until at least one (with all: all) can be had; only while holding nothing */
+    uint32_t group;          /* of the experts */
+    uint32_t parts;          /* bit mask of the parts that will be computed */
+    const int32_t *expert;   /* n distinct expert numbers, each below the group's count */
+    uint32_t n;              /* how many */
+    enum engine_phase phase; /* whose counters */
+    bool first;              /* count hits and misses: the first acquire of this block */
+    bool all;                /* all n or nothing */
+    bool wait;               /* sleep until at least one (with all: all) can be had; only while holding nothing */
 };
 
 /*

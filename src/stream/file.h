@@ -10,13 +10,13 @@
 #include "sluice.h"
 
 struct stream_file {
-    char *path;         /* as opened, for messages; owned */
-    int fd;             /* buffered descriptor, always open */
-    int fd_direct;      /* O_DIRECT descriptor, or -1: read through the page cache */
-    uint64_t size;      /* bytes at open */
-    uint32_t align;     /* bytes; offsets, lengths and memory of direct reads are multiples; a power of two >= 512 */
-    dev_t dev;          /* identity of the file, so that two mappings of it share one entry */
-    ino_t ino;          /* the same */
+    char *path;            /* as opened, for messages; owned */
+    int fd;                /* buffered descriptor, always open */
+    int fd_direct;         /* O_DIRECT descriptor, or -1: read through the page cache */
+    uint64_t size;         /* bytes at open */
+    uint32_t align;        /* bytes; offsets, lengths and memory of direct reads are multiples; a power of two >= 512 */
+    dev_t dev;             /* identity of the file, so that two mappings of it share one entry */
+    ino_t ino;             /* the same */
     char why_buffered[96]; /* why fd_direct is -1, for the mode line; "" when it is not */
 };
 

@@ -25,17 +25,17 @@
 enum { LANES_QUEUE_START = 256 }; /* requests; doubles when full */
 
 struct lanes {
-    pthread_mutex_t lock;       /* guards the ring and stop */
-    pthread_cond_t work;        /* the ring is not empty, or stop */
-    struct lane_request *ring;  /* capacity entries, a power of two */
-    size_t capacity;            /* entries */
-    size_t head;                /* requests taken so far */
-    size_t tail;                /* requests queued so far; tail - head wait */
-    bool stop;                  /* threads return */
-    lane_done_fn done;          /* completion callback */
-    void *ud;                   /* its argument */
-    uint32_t n;                 /* threads started */
-    pthread_t thread[];         /* by lane */
+    pthread_mutex_t lock;      /* guards the ring and stop */
+    pthread_cond_t work;       /* the ring is not empty, or stop */
+    struct lane_request *ring; /* capacity entries, a power of two */
+    size_t capacity;           /* entries */
+    size_t head;               /* requests taken so far */
+    size_t tail;               /* requests queued so far; tail - head wait */
+    bool stop;                 /* threads return */
+    lane_done_fn done;         /* completion callback */
+    void *ud;                  /* its argument */
+    uint32_t n;                /* threads started */
+    pthread_t thread[];        /* by lane */
 };
 
 static void *lane_main(void *arg) {

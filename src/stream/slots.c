@@ -26,8 +26,8 @@
 
 #include "stream/error.h"
 
-#define SLOTS_HUGE ((uint64_t)2 << 20)      /* alignment that lets the kernel use huge pages */
-#define SLOTS_STAGING ((uint64_t)64 << 20)  /* bytes a class gets when nothing is kept */
+#define SLOTS_HUGE     ((uint64_t)2 << 20)  /* alignment that lets the kernel use huge pages */
+#define SLOTS_STAGING  ((uint64_t)64 << 20) /* bytes a class gets when nothing is kept */
 #define SLOTS_NO_GROUP UINT32_MAX
 
 bool slots_idle(const struct slot *s) {

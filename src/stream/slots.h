@@ -18,14 +18,14 @@ enum part_state {
 };
 
 struct slot {
-    char *data;                             /* slot_bytes of its class */
-    uint32_t class_id;                      /* index into slots.classes */
-    uint32_t group, expert;                 /* the bundle in it; group UINT32_MAX: none */
-    uint32_t pins;                          /* blocks that use it now; guarded by the engine's lock */
-    _Atomic uint32_t inflight;              /* read requests not ended, all parts */
+    char *data;                               /* slot_bytes of its class */
+    uint32_t class_id;                        /* index into slots.classes */
+    uint32_t group, expert;                   /* the bundle in it; group UINT32_MAX: none */
+    uint32_t pins;                            /* blocks that use it now; guarded by the engine's lock */
+    _Atomic uint32_t inflight;                /* read requests not ended, all parts */
     _Atomic uint32_t pending[BANK_PARTS_MAX]; /* the same, by part */
-    _Atomic uint32_t state[BANK_PARTS_MAX]; /* enum part_state */
-    const char *weights[BANK_PARTS_MAX];    /* where in data each part's weights begin */
+    _Atomic uint32_t state[BANK_PARTS_MAX];   /* enum part_state */
+    const char *weights[BANK_PARTS_MAX];      /* where in data each part's weights begin */
 };
 
 /* Slots of one size, for all groups whose bundles are about that large. */
@@ -40,17 +40,17 @@ struct slot_class {
 };
 
 struct slots {
-    void *memory;              /* the mapping */
-    uint64_t mapped;           /* its length, bytes */
-    uint64_t bytes;            /* slot memory in it: sum of n * slot_bytes */
-    struct slot *slot;         /* by index */
-    uint32_t n_slots;          /* entries */
+    void *memory;               /* the mapping */
+    uint64_t mapped;            /* its length, bytes */
+    uint64_t bytes;             /* slot memory in it: sum of n * slot_bytes */
+    struct slot *slot;          /* by index */
+    uint32_t n_slots;           /* entries */
     struct slot_class *classes; /* by class */
-    uint32_t n_classes;        /* entries */
-    uint32_t *class_of_group;  /* by group id, for groups that are live */
-    uint32_t *table_of_group;  /* by group id: where its experts begin in table */
-    uint32_t n_groups;         /* entries of the two above */
-    int32_t *table;            /* by group's table + expert: the slot, or -1 */
+    uint32_t n_classes;         /* entries */
+    uint32_t *class_of_group;   /* by group id, for groups that are live */
+    uint32_t *table_of_group;   /* by group id: where its experts begin in table */
+    uint32_t n_groups;          /* entries of the two above */
+    int32_t *table;             /* by group's table + expert: the slot, or -1 */
 };
 
 /*

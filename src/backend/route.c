@@ -1,0 +1,99 @@
+/*
+ * route.c - from the router's ids to rows by expert.
+ *
+ * The ids are a view of all experts sorted by probability: K of a longer row, so rows of ids are
+ * nb[1] apart, not K. The last layer of a prompt often has fewer tokens than the others, since
+ * llama.cpp drops rows whose logits nobody asked for.
+ *
+ * Ids come from a computation on untrusted weights. ggml only asserts their range in debug builds;
+ * here one out of range is an error, since it would name memory that is not a slot.
+ *
+ * Rows of one expert stay in token order, as ggml's own grouping has them.
+ */
+#include "backend/route.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "stream/error.h"
+
+static int32_t route_id(const struct ggml_tensor *ids, int64_t t, int64_t k) {
+    return *(const int32_t *)((const char *)ids->data + (size_t)t * ids->nb[1] + (size_t)k * ids->nb[0]);
+}
+
+/* Grow one array; the old one stays valid on failure. */
+static bool route_grow(int32_t **p, size_t n) {
+    int32_t *q = reallocarray(*p, n, sizeof *q);
+    if (q) {
+        *p = q;
+    }
+    return q != NULL;
+}
+
+static bool route_reserve(struct route *r, int64_t n_expert, int64_t rows) {
+    if (n_expert > r->cap_experts) {
+        const size_t n = (size_t)n_expert;
+        r->cap_experts = 0;
+        if (!route_grow(&r->expert, n) || !route_grow(&r->first, n + 1) || !route_grow(&r->index, n)) {
+            return false;
+        }
+        r->cap_experts = n_expert;
+    }
+    if (rows > r->cap_rows) {
+        r->cap_rows = 0;
+        if (!route_grow(&r->list, (size_t)rows)) {
+            return false;
+        }
+        r->cap_rows = rows;
+    }
+    return true;
+}
+
+int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, struct sluice_error *err) {
+    r->K = ids->ne[0];
+    r->T = ids->ne[1];
+    r->n = 0;
+    if (r->K * r->T > INT32_MAX || !route_reserve(r, n_expert, r->K * r->T)) {
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory for the routing of %lld tokens", (long long)r->T);
+    }
+    memset(r->index, 0xff, (size_t)n_expert * sizeof *r->index); /* all -1 */
+    for (int64_t t = 0; t < r->T; t++) {
+        for (int64_t k = 0; k < r->K; k++) {
+            const int32_t e = route_id(ids, t, k);
+            if (e < 0 || (uint32_t)e >= n_expert) {
+                return sluice_fail(err, SLUICE_ERR_FORMAT, "the router picked expert %d of %u (%s)", e, n_expert,
+                                   ids->name);
+            }
+            if (r->index[e] < 0) {
+                r->index[e] = (int32_t)r->n;
+                r->expert[r->n] = e;
+                r->first[r->n++] = 0;
+            }
+            r->first[r->index[e]]++;
+        }
+    }
+    /* Counts to starts, then fill in token order. */
+    int32_t at = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        const int32_t count = r->first[i];
+        r->first[i] = at;
+        at += count;
+    }
+    for (int64_t t = 0; t < r->T; t++) {
+        for (int64_t k = 0; k < r->K; k++) {
+            r->list[r->first[r->index[route_id(ids, t, k)]]++] = (int32_t)(t * r->K + k);
+        }
+    }
+    /* Filling moved every start to its end, which is the next one's start: move them back. */
+    memmove(r->first + 1, r->first, r->n * sizeof *r->first);
+    r->first[0] = 0;
+    return sluice_ok(err);
+}
+
+void route_free(struct route *r) {
+    free(r->expert);
+    free(r->first);
+    free(r->list);
+    free(r->index);
+    memset(r, 0, sizeof *r);
+}
