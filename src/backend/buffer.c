@@ -81,7 +81,7 @@ static void *buffer_base(ggml_backend_buffer_t buffer) {
     return b->base ? b->base : (void *)(uintptr_t)BUFFER_ALIGN;
 }
 
-/* Make room for one more weight. */
+/* Make room for one more weight. Caller holds the device's lock, since buffer_drop_pages walks the arrays. */
 static bool buffer_grow(struct sluice_buffer *b) {
     if (b->n < b->cap) {
         return true;
@@ -138,7 +138,10 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
     }
     struct sluice_error err;
     struct stream_weight *w = calloc(1, sizeof *w);
-    if (!w || !buffer_grow(b)) {
+    pthread_mutex_lock(&sluice_device.lock);
+    const bool room = w && buffer_grow(b);
+    pthread_mutex_unlock(&sluice_device.lock);
+    if (!room) {
         free(w);
         sluice_fail(&err, SLUICE_ERR_MEMORY, "tensor %s: out of memory", t->name);
         device_report(&err);
@@ -155,9 +158,11 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
     w->group = info.group;
     w->part = info.part;
     w->n_expert = info.n_expert;
+    pthread_mutex_lock(&sluice_device.lock);
     b->weights[b->n] = w;
     b->tensors[b->n] = w->tensor;
     b->ranges[b->n++] = buffer_pages(t->data, ggml_nbytes(t));
+    pthread_mutex_unlock(&sluice_device.lock);
     t->extra = w;
     return GGML_STATUS_SUCCESS;
 }
