@@ -74,6 +74,7 @@ struct sluice_settings {
     bool force_cache;             /* accept a budget under one token's demand */
     bool direct_io;               /* read around the page cache where that is verified to work */
     int io_threads;               /* read lanes, 1..64 */
+    bool reference_kernel;        /* compute every expert by a stock ggml node, for comparison; slower, same bytes */
     bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
 };
 
@@ -90,6 +91,7 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_FORCE_CACHE   0 | 1
  *   SLUICE_IO_THREADS    1..64
  *   SLUICE_DIRECT_IO     0 | 1
+ *   SLUICE_KERNEL        fused | reference                 reference: for comparison, same bytes
  *   SLUICE_QUIET         0 | 1
  */
 SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err);
@@ -97,7 +99,7 @@ SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice
 /*
  * Set one setting from text, by the same names and rules as the environment, in lower case without
  * the prefix: "cache", "cache_floor", "cache_policy", "force_cache", "io_threads", "direct_io",
- * "quiet". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
+ * "kernel", "quiet". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
  */
 SLUICE_API int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value,
                                    struct sluice_error *err);

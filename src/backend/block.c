@@ -19,6 +19,9 @@
  *   rolling  more experts than slots (a prompt against a small cache): per node, a window of
  *            experts moves over the list; each is released as soon as its rows are done
  *
+ * Decoding one token takes the kernel of kernel.c where it can, which waits inside the graph; what is
+ * described here is the path for several tokens and the reference that the kernel is compared with.
+ *
  * One row is computed in place. Several rows of an expert are gathered, computed and scattered:
  * a one-expert MUL_MAT_ID wants its rows back to back.
  */
@@ -28,10 +31,12 @@
 #include <time.h>
 
 #include "backend/backend.h"
+#include "backend/kernel.h"
 #include "backend/route.h"
 #include "stream/error.h"
 
 enum {
+    BLOCK_JOBS = 32,           /* kernel jobs in a graph */
     BLOCK_NODES = 512,         /* nodes collected before the graph is run anyway */
     BLOCK_TENSORS = 4,         /* tensors made per expert and node: weight, input, ids, output */
     BLOCK_ROW_BYTES = 8 << 20, /* bytes of gathered rows before the graph is run anyway */
@@ -55,6 +60,9 @@ struct block_exec {
     struct ggml_context *graph_ctx; /* holds graph, for good */
     struct ggml_cgraph *graph;      /* nodes collected */
     struct ggml_context *tensors;   /* tensors made for it, reset after every run */
+    kernel_traits_fn traits;        /* for the decode kernel; NULL: none, or switched off */
+    struct kernel_job *jobs;        /* BLOCK_JOBS entries, part of the graph */
+    int n_jobs;                     /* entries used */
     struct block_scatter *scatter;  /* BLOCK_NODES entries: to do after the run */
     int n_scatter;                  /* entries used */
     char *rows;                     /* gathered inputs and their outputs, rows_cap bytes */
@@ -73,6 +81,7 @@ struct block_exec {
     int32_t *wanted;               /* scratch of rolling mode */
     uint32_t *granted;             /* the same */
     uint32_t cap_places;           /* entries of the four */
+    bool read_failed;              /* the graph that ran last lacked weights */
     bool held;                     /* slot[] holds all of them */
 };
 
@@ -102,12 +111,14 @@ struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
     x->graph_ctx = ggml_init(graph);
     x->tensors = ggml_init(tensors);
     x->scatter = calloc(BLOCK_NODES, sizeof *x->scatter);
-    if (!x->graph_ctx || !x->tensors || !x->scatter) {
+    x->jobs = calloc(BLOCK_JOBS, sizeof *x->jobs);
+    if (!x->graph_ctx || !x->tensors || !x->scatter || !x->jobs) {
         block_destroy(x);
         return NULL;
     }
     x->graph = ggml_new_graph_custom(x->graph_ctx, BLOCK_NODES, false);
     x->cpu = cpu;
+    x->traits = sluice_device.settings.reference_kernel ? NULL : kernel_find_traits(cpu);
     return x;
 }
 
@@ -130,6 +141,7 @@ void block_destroy(struct block_exec *x) {
     ggml_free(x->graph_ctx);
     ggml_free(x->tensors);
     free(x->scatter);
+    free(x->jobs);
     free(x->rows);
     free(x->zeros);
     route_free(&x->route);
@@ -200,13 +212,28 @@ void block_set_threads(struct block_exec *x, int n) {
 
 /* ---- the collected graph --------------------------------------------------------------------- */
 
+/* Forget what was collected. */
+static void block_clear(struct block_exec *x) {
+    x->n_scatter = 0;
+    x->n_jobs = 0;
+    x->rows_used = 0;
+    ggml_graph_clear(x->graph);
+    ggml_reset(x->tensors);
+}
+
 /* Run what was collected, scatter its rows, start afresh. */
 static enum ggml_status block_flush(struct block_exec *x) {
     if (ggml_graph_n_nodes(x->graph) == 0) {
         return GGML_STATUS_SUCCESS;
     }
     const double t0 = block_now();
-    const enum ggml_status status = ggml_backend_graph_compute(x->cpu, x->graph);
+    enum ggml_status status = ggml_backend_graph_compute(x->cpu, x->graph);
+    for (int i = 0; i < x->n_jobs; i++) {
+        if (atomic_load(&x->jobs[i].failed)) {
+            x->read_failed = true;
+            status = GGML_STATUS_FAILED;
+        }
+    }
     for (int i = 0; i < x->n_scatter && status == GGML_STATUS_SUCCESS; i++) {
         const struct block_scatter *s = &x->scatter[i];
         const size_t row = (size_t)s->node->ne[0] * sizeof(float);
@@ -214,10 +241,7 @@ static enum ggml_status block_flush(struct block_exec *x) {
             memcpy(route_row(&x->route, s->node, s->list[r]), s->rows + (size_t)r * row, row);
         }
     }
-    x->n_scatter = 0;
-    x->rows_used = 0;
-    ggml_graph_clear(x->graph);
-    ggml_reset(x->tensors);
+    block_clear(x);
     engine_count_compute(x->engine, x->phase, block_now() - t0);
     return status;
 }
@@ -372,11 +396,10 @@ static uint32_t block_parts_ahead(struct ggml_cgraph *g, int i, const struct ggm
     return parts;
 }
 
-static enum ggml_status block_read_failed(struct block_exec *x, struct sluice_error *err) {
+static void block_read_failed(struct block_exec *x, struct sluice_error *err) {
     if (!engine_take_read_error(x->engine, err)) {
         sluice_fail(err, SLUICE_ERR_IO, "reading an expert failed"); /* another context took the reason */
     }
-    return GGML_STATUS_FAILED;
 }
 
 /* Rolling mode: acquire waiting experts until the window is full. Waits only when nothing is held. */
@@ -413,16 +436,16 @@ static enum ggml_status block_refill(struct block_exec *x, const struct stream_w
     return GGML_STATUS_SUCCESS;
 }
 
-/* Append every open expert that is ready. n_done counts them; *failed: a read failed. */
+/* Append every open expert that is ready. n_done counts them. */
 static enum ggml_status block_add_ready(struct block_exec *x, struct ggml_tensor *node, const struct stream_weight *w,
-                                        uint32_t *n_done, bool *failed) {
+                                        uint32_t *n_done) {
     for (uint32_t i = 0; i < x->route.n; i++) {
         if (x->state[i] != TODO_OPEN) {
             continue;
         }
         const enum part_state state = engine_part_state(x->engine, x->slot[i], w->part);
         if (state == PART_FAILED) {
-            *failed = true;
+            x->read_failed = true;
             return GGML_STATUS_FAILED;
         }
         if (state == PART_READY) {
@@ -457,7 +480,6 @@ static void block_release_done(struct block_exec *x, uint32_t *open) {
 static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor *node, const struct stream_weight *w,
                                        bool first, struct sluice_error *err) {
     uint32_t n_done = 0, open = x->held ? x->route.n : 0;
-    bool failed = false;
     memset(x->state, x->held ? TODO_OPEN : TODO_WAITING, x->route.n);
     enum ggml_status status = GGML_STATUS_SUCCESS;
     while (n_done < x->route.n && status == GGML_STATUS_SUCCESS) {
@@ -468,7 +490,7 @@ static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor 
             }
         }
         const uint32_t seen = engine_seen(x->engine), before = n_done;
-        status = block_add_ready(x, node, w, &n_done, &failed);
+        status = block_add_ready(x, node, w, &n_done);
         if (status != GGML_STATUS_SUCCESS || (x->held && n_done == x->route.n)) {
             break; /* with all experts held, the graph may grow on into the next nodes */
         }
@@ -490,12 +512,72 @@ static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor 
         }
         block_release_done(x, &open);
     }
-    return failed ? block_read_failed(x, err) : status;
+    return status;
+}
+
+/*
+ * Decode: append node i, and the next one if it shares input, routing and type, as one kernel node.
+ * All experts are held, one row each. *taken: nodes appended, 0 when the kernel cannot do it.
+ */
+static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgraph *g, int i,
+                                         const struct stream_weight *w, int *taken) {
+    struct ggml_tensor *node = ggml_graph_node(g, i), *in = node->src[1];
+    *taken = 0;
+    if (!x->traits || !x->held || x->route.T != 1 || x->route.n != x->route.K || x->route.K > KERNEL_RANKS) {
+        return GGML_STATUS_SUCCESS;
+    }
+    const enum ggml_type type = kernel_row_type(x->traits, node);
+    if (type == GGML_TYPE_COUNT) {
+        return GGML_STATUS_SUCCESS;
+    }
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    if (x->n_jobs == BLOCK_JOBS || ggml_graph_n_nodes(x->graph) > BLOCK_NODES - 2 || x->n_scatter) {
+        status = block_flush(x);
+    }
+    char *rows = in->data;
+    size_t row_bytes = in->nb[1];
+    if (type != in->type && status == GGML_STATUS_SUCCESS) {
+        row_bytes = (ggml_row_size(type, in->ne[0]) + 63) / 64 * 64;
+        rows = block_rows(x, row_bytes * (size_t)in->ne[1], &status);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    struct kernel_job *j = &x->jobs[x->n_jobs++];
+    *j = (struct kernel_job){
+        .engine = x->engine,
+        .traits = x->traits(node->src[0]->type),
+        .convert = x->traits(type)->from_float,
+        .node = {node},
+        .part = {w->part},
+        .n_mats = 1,
+        .K = (int)x->route.K,
+        .rows = rows,
+        .row_bytes = row_bytes,
+        .phase = x->phase,
+    };
+    for (uint32_t p = 0; p < x->route.n; p++) {
+        j->slot[x->route.list[x->route.first[p]]] = x->slot[p];
+    }
+    *taken = 1;
+    if (i + 1 < ggml_graph_n_nodes(g)) {
+        struct ggml_tensor *next = ggml_graph_node(g, i + 1);
+        const struct stream_weight *v = next->op == GGML_OP_MUL_MAT_ID ? buffer_weight(next->src[0]) : NULL;
+        if (v && next->src[1] == in && next->src[2] == node->src[2] && v->group == w->group && v->part != w->part &&
+            next->src[0]->type == node->src[0]->type && next->nb[0] == sizeof(float)) {
+            j->node[j->n_mats] = next;
+            j->part[j->n_mats++] = v->part;
+            x->done_parts |= 1u << v->part;
+            *taken = 2;
+        }
+    }
+    kernel_add(x->tensors, x->graph, j);
+    return GGML_STATUS_SUCCESS;
 }
 
 /* Begin the block that node i starts, or go on with the one that it belongs to; then compute it. */
 static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgraph *g, int i,
-                                           const struct stream_weight *w, struct sluice_error *err) {
+                                           const struct stream_weight *w, int *taken, struct sluice_error *err) {
     struct ggml_tensor *node = ggml_graph_node(g, i);
     const struct ggml_tensor *ids = node->src[2];
     const bool same = x->ids == ids && x->group == w->group && !(x->done_parts >> w->part & 1);
@@ -538,10 +620,14 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    status = block_run_node(x, node, w, !same, err);
     x->ids = ids;
     x->group = w->group;
     x->done_parts = same ? x->done_parts | 1u << w->part : 1u << w->part;
+    status = block_add_kernel(x, g, i, w, taken);
+    if (status == GGML_STATUS_SUCCESS && *taken == 0) {
+        *taken = 1;
+        status = block_run_node(x, node, w, !same, err);
+    }
     return status;
 }
 
@@ -552,7 +638,9 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
         const bool matmul = node->op == GGML_OP_MUL_MAT_ID && ggml_nelements(node) > 0;
         const struct stream_weight *w = matmul ? buffer_weight(node->src[0]) : NULL;
         if (w) {
-            status = block_run_streamed(x, g, i, w, err);
+            int taken = 0;
+            status = block_run_streamed(x, g, i, w, &taken, err);
+            i += taken - 1;
         } else {
             if (matmul) {
                 device_note_plain("the program reads the weights into memory itself");
@@ -567,10 +655,11 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
     block_release_all(x);
     if (status != GGML_STATUS_SUCCESS) {
         x->ids = NULL;
-        x->n_scatter = 0;
-        x->rows_used = 0;
-        ggml_graph_clear(x->graph);
-        ggml_reset(x->tensors);
+        block_clear(x);
+        if (x->read_failed) {
+            x->read_failed = false;
+            block_read_failed(x, err);
+        }
         if (err->status == SLUICE_OK) {
             sluice_fail(err, status == GGML_STATUS_ALLOC_FAILED ? SLUICE_ERR_MEMORY : SLUICE_ERR_LLAMA,
                         status == GGML_STATUS_ALLOC_FAILED ? "out of memory in an MoE block"

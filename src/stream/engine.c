@@ -500,6 +500,9 @@ void engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase) {
     const double t0 = engine_now();
     event_wait(&e->changed, seen);
     const double dt = engine_now() - t0;
+    if (phase == ENGINE_PHASES) {
+        return;
+    }
     pthread_mutex_lock(&e->lock);
     e->phase[phase].stall_s += dt;
     pthread_mutex_unlock(&e->lock);

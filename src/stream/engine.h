@@ -84,7 +84,10 @@ enum part_state engine_part_state(struct engine *e, uint32_t slot, uint32_t part
 /* The weights of a ready part: slice bytes of memory, valid until the slot is released. */
 const void *engine_part_data(struct engine *e, uint32_t slot, uint32_t part);
 
-/* For sleeping: read the count, look at the states, then wait for a change since. Counted as stall. */
+/*
+ * For sleeping: read the count, look at the states, then wait for a change since. Counted as stall
+ * of the phase; ENGINE_PHASES: not counted, since another thread that waits for the same is.
+ */
 uint32_t engine_seen(struct engine *e);
 void engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase);
 
