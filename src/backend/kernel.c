@@ -119,7 +119,10 @@ static void kernel_multiply(struct ggml_tensor *dst, int ith, int nth, void *use
         }
         if (!worked) {
             /* One thread's waiting is the block's: the others wait for the same parts. */
-            engine_wait(j->engine, seen, ith == 0 ? j->phase : ENGINE_PHASES);
+            const double waited = engine_wait(j->engine, seen, ith == 0 ? j->phase : ENGINE_PHASES);
+            if (ith == 0) {
+                j->stall_s += waited;
+            }
         }
     }
 }

@@ -30,6 +30,7 @@ struct kernel_job {
     size_t row_bytes;                                 /* from one row to the next */
     _Atomic int32_t next[KERNEL_MATS * KERNEL_RANKS]; /* by mat and rank: the chunk of rows to take next */
     _Atomic bool failed;                              /* a read failed: the output is not to be used */
+    double stall_s;                                   /* seconds that thread 0 waited for weights; it alone writes */
     enum engine_phase phase;                          /* to account waiting to */
 };
 

@@ -496,16 +496,16 @@ uint32_t engine_seen(struct engine *e) {
     return event_read(&e->changed);
 }
 
-void engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase) {
+double engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase) {
     const double t0 = engine_now();
     event_wait(&e->changed, seen);
     const double dt = engine_now() - t0;
-    if (phase == ENGINE_PHASES) {
-        return;
+    if (phase != ENGINE_PHASES) {
+        pthread_mutex_lock(&e->lock);
+        e->phase[phase].stall_s += dt;
+        pthread_mutex_unlock(&e->lock);
     }
-    pthread_mutex_lock(&e->lock);
-    e->phase[phase].stall_s += dt;
-    pthread_mutex_unlock(&e->lock);
+    return dt;
 }
 
 uint32_t engine_capacity(struct engine *e, uint32_t group) {

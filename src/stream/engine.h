@@ -87,9 +87,10 @@ const void *engine_part_data(struct engine *e, uint32_t slot, uint32_t part);
 /*
  * For sleeping: read the count, look at the states, then wait for a change since. Counted as stall
  * of the phase; ENGINE_PHASES: not counted, since another thread that waits for the same is.
+ * Returns the seconds waited.
  */
 uint32_t engine_seen(struct engine *e);
-void engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase);
+double engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase);
 
 /* Unpin slots. With no cache, bundles that nobody pins are forgotten. */
 void engine_release(struct engine *e, const uint32_t *slot, uint32_t n);

@@ -1,0 +1,74 @@
+/* collect.h - nodes collected for the inner CPU backend, run when something must be waited for. */
+#ifndef SLUICE_BACKEND_COLLECT_H
+#define SLUICE_BACKEND_COLLECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/kernel.h"
+#include "backend/route.h"
+#include "ggml-backend.h"
+#include "ggml.h"
+
+/* Rows that must go back to a node's output after the graph ran. */
+struct collect_scatter {
+    struct ggml_tensor *node; /* where to */
+    const char *rows;         /* computed rows, ne[0] floats each */
+    const int32_t *list;      /* their row numbers in the routing */
+    int32_t n;                /* how many */
+};
+
+struct collect {
+    ggml_backend_t cpu;              /* computes everything; owned */
+    ggml_threadpool_t pool;          /* for CPU backends without OpenMP, else NULL */
+    int n_threads;                   /* of the CPU backend */
+    kernel_traits_fn traits;         /* for the decode kernel; NULL: none, or switched off */
+    const struct route *route;       /* of the nodes collected now; the owner's */
+    struct ggml_context *graph_ctx;  /* holds graph, for good */
+    struct ggml_cgraph *graph;       /* nodes collected */
+    struct ggml_context *tensors;    /* tensors made for it, reset after every run */
+    struct kernel_job *jobs;         /* kernel nodes' state */
+    int n_jobs;                      /* entries used */
+    struct collect_scatter *scatter; /* to do after the run */
+    int n_scatter;                   /* entries used */
+    char *rows;                      /* gathered or converted inputs, and outputs to scatter; rows_cap bytes */
+    size_t rows_used, rows_cap;      /* bytes */
+    int32_t *zeros;                  /* expert ids of one-expert nodes: all 0; zeros_cap entries */
+    int64_t zeros_cap;               /* rows that one node can have */
+    bool read_failed;                /* the last run lacked weights that could not be read */
+    double compute_s;                /* seconds of running since the owner last took them */
+};
+
+/* Set up over cpu, which is taken over on success. route is read whenever rows are added. */
+bool collect_init(struct collect *c, ggml_backend_t cpu, bool kernel, const struct route *route);
+
+/* Free everything, the CPU backend included if there is one. Accepts a zeroed struct. */
+void collect_free(struct collect *c);
+
+/* Threads of the CPU backend from now on. */
+void collect_set_threads(struct collect *c, int n);
+
+/* Room for the ids of a batch of so many routed rows. Only while nothing is collected. */
+bool collect_reserve(struct collect *c, int64_t rows);
+
+/* Run what was collected, scatter its rows, start afresh. */
+enum ggml_status collect_flush(struct collect *c);
+
+/* Forget what was collected. */
+void collect_clear(struct collect *c);
+
+/* Append a node of the host's graph as it is. */
+enum ggml_status collect_add_plain(struct collect *c, struct ggml_tensor *node);
+
+/* Append the matmul of one expert (by place in the routing) for `node`, with its weights at `weights`. */
+enum ggml_status collect_add_expert(struct collect *c, struct ggml_tensor *node, uint32_t place, const void *weights);
+
+/*
+ * Append a kernel node for `node` of one token: all experts, one row each. NULL with *status
+ * success: the kernel cannot do this type or shape. The caller adds to the job (a second matmul,
+ * slots) what it knows and then calls kernel_add.
+ */
+struct kernel_job *collect_add_job(struct collect *c, struct ggml_tensor *node, enum ggml_status *status);
+
+#endif
