@@ -57,8 +57,8 @@ int sluice_mode_line(char *buf, size_t cap) {
     if (!cut) {
         snprintf(cache, sizeof cache, "cache %s", automatic ? "auto, sized at the first token" : "as set");
     } else if (budget) {
-        snprintf(cache, sizeof cache, "cache %llu MiB%s lru, %llu of %s", (unsigned long long)(st.cache_bytes >> 20),
-                 automatic ? " (auto)" : "", (unsigned long long)st.slots, "the bundles fit");
+        snprintf(cache, sizeof cache, "cache %llu MiB%s lru (room for %llu experts)",
+                 (unsigned long long)(st.cache_bytes >> 20), automatic ? " auto" : "", (unsigned long long)st.slots);
     } else {
         snprintf(cache, sizeof cache, "cache off%s, %llu MiB staging",
                  automatic ? " (auto: too little memory for one token's experts)" : "",
