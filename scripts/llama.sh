@@ -72,7 +72,7 @@ build() { # build KIND TARGET...
     case $kind in
     native) options+=(-DCMAKE_BUILD_TYPE=Release) ;;
     dl) options+=(-DCMAKE_BUILD_TYPE=Release -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DGGML_CPU_ALL_VARIANTS=OFF) ;;
-    tsan) options+=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DGGML_OPENMP=OFF -DLLAMA_SANITIZE_THREAD=ON) ;;
+    tsan) options+=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DGGML_OPENMP=OFF -DLLAMA_SANITIZE_THREAD=ON -DGGML_SANITIZE_THREAD=ON) ;;
     *) die "unknown kind $kind" ;;
     esac
     local key

@@ -60,6 +60,9 @@ static void buffer_free(ggml_backend_buffer_t buffer) {
     }
     pthread_mutex_unlock(&sluice_device.lock);
     engine_remove_tensors(sluice_device.engine, b->tensors, b->n);
+    if (b->mapped) {
+        engine_drop_file(sluice_device.engine, b->file);
+    }
     for (size_t i = 0; i < b->n; i++) {
         free(b->weights[i]);
     }

@@ -45,7 +45,10 @@ void device_keep_stats(void) {
     engine_stats(sluice_device.engine, &s);
     if (s.tensors) {
         pthread_mutex_lock(&sluice_device.lock);
-        sluice_device.last_stats = s;
+        /* A model's shards are freed one after the other: what is left of it then is not what ran. */
+        if (s.slots || !sluice_device.last_stats.slots) {
+            sluice_device.last_stats = s;
+        }
         pthread_mutex_unlock(&sluice_device.lock);
     }
 }

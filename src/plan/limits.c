@@ -108,13 +108,12 @@ void plan_limits_read(struct plan_limits *l, const char *root) {
         return;
     }
     limits_field(path, "MemTotal:", 1024, &l->total);
-    limits_field(path, "MemAvailable:", 1024, &l->available);
+    if (!limits_field(path, "MemAvailable:", 1024, &l->available)) {
+        l->available = UINT64_MAX; /* not known: it does not limit */
+    }
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     FILE *f = fopen(path, "re");
-    if (!f) {
-        return;
-    }
-    while (fgets(line, sizeof line, f)) {
+    while (f && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
         char *controllers = strchr(line, ':');
         char *group = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -134,5 +133,10 @@ void plan_limits_read(struct plan_limits *l, const char *root) {
             limits_walk(l, mount, group, false);
         }
     }
-    fclose(f);
+    if (f) {
+        fclose(f);
+    }
+    if (l->available == UINT64_MAX) {
+        l->available = 0;
+    }
 }

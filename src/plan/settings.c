@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "sluice.h"
 #include "stream/error.h"
@@ -23,6 +22,17 @@ void sluice_settings_default(struct sluice_settings *s) {
     };
 }
 
+/* Does text equal lower, which is in lower case, in any case? strcasecmp asks the locale: in Turkish, I is not i. */
+static bool settings_same_letters(const char *text, const char *lower) {
+    for (; *text && *lower; text++, lower++) {
+        const char c = *text >= 'A' && *text <= 'Z' ? (char)(*text - 'A' + 'a') : *text;
+        if (c != *lower) {
+            return false;
+        }
+    }
+    return *text == *lower;
+}
+
 bool sluice_parse_size(const char *text, uint64_t *bytes) {
     static const struct {
         const char *suffix; /* in lower case */
@@ -34,13 +44,13 @@ bool sluice_parse_size(const char *text, uint64_t *bytes) {
     if (!text || text[0] < '0' || text[0] > '9') {
         return false;
     }
-    uint64_t whole = 0;
+    unsigned __int128 whole = 0;
     const char *p = text;
     for (; *p >= '0' && *p <= '9'; p++) {
-        if (whole > (UINT64_MAX >> 4) / 10) {
+        whole = whole * 10 + (uint64_t)(*p - '0');
+        if (whole > INT64_MAX) {
             return false;
         }
-        whole = whole * 10 + (uint64_t)(*p - '0');
     }
     /* The fraction as a ratio of integers: exact, and independent of the locale. */
     uint64_t part = 0, scale = 1;
@@ -58,14 +68,15 @@ bool sluice_parse_size(const char *text, uint64_t *bytes) {
         }
     }
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        if (strcasecmp(p, units[i].suffix) == 0) {
+        if (settings_same_letters(p, units[i].suffix)) {
             if (units[i].shift == 0 && scale > 1) {
                 return false; /* half a byte */
             }
-            if (whole > ((uint64_t)INT64_MAX >> units[i].shift) - 1) {
+            const unsigned __int128 sum = (whole << units[i].shift) + ((unsigned __int128)part << units[i].shift) / scale;
+            if (sum > INT64_MAX) {
                 return false;
             }
-            *bytes = (whole << units[i].shift) + (uint64_t)(((unsigned __int128)part << units[i].shift) / scale);
+            *bytes = (uint64_t)sum;
             return true;
         }
     }

@@ -74,6 +74,7 @@ int bank_add_file(struct bank *b, int fd, const char *path, bool want_direct, ui
         } else if (b->files[i]->io.dev == st.st_dev && b->files[i]->io.ino == st.st_ino &&
                    b->files[i]->io.size == (uint64_t)st.st_size) {
             *file = i;
+            b->files[i]->refs++;
             return sluice_ok(err);
         }
     }
@@ -91,18 +92,18 @@ int bank_add_file(struct bank *b, int fd, const char *path, bool want_direct, ui
         free(f);
         return sluice_fail(err, SLUICE_ERR_MEMORY, "%s: out of memory", path);
     }
+    f->refs = 1;
     b->files[free_entry] = f;
     *file = free_entry;
     return sluice_ok(err);
 }
 
-void bank_drop_unused_files(struct bank *b) {
-    for (uint32_t i = 0; i < b->n_files; i++) {
-        if (b->files[i] && b->files[i]->refs == 0) {
-            stream_file_close(&b->files[i]->io);
-            free(b->files[i]);
-            b->files[i] = NULL;
-        }
+void bank_drop_file(struct bank *b, uint32_t file) {
+    assert(file < b->n_files && b->files[file] && b->files[file]->refs > 0);
+    if (--b->files[file]->refs == 0) {
+        stream_file_close(&b->files[file]->io);
+        free(b->files[file]);
+        b->files[file] = NULL;
     }
 }
 
@@ -223,11 +224,7 @@ void bank_remove_tensor(struct bank *b, uint32_t tensor) {
     } else {
         b->live_groups--;
     }
-    if (--b->files[t->file]->refs == 0) {
-        stream_file_close(&b->files[t->file]->io);
-        free(b->files[t->file]);
-        b->files[t->file] = NULL;
-    }
+    bank_drop_file(b, t->file);
 }
 
 uint64_t bank_weight_bytes(const struct bank *b) {

@@ -43,7 +43,7 @@ struct bank_group {
 
 struct bank_file {
     struct stream_file io; /* descriptors and alignment */
-    uint32_t refs;         /* live tensors in it; 0: a free entry */
+    uint32_t refs;         /* live tensors in it, and callers that may add some */
 };
 
 struct bank {
@@ -62,13 +62,13 @@ void bank_init(struct bank *b);
 void bank_free(struct bank *b);
 
 /*
- * Find (by device and inode) or open the file behind fd and return its index in *file. The file
- * stays open while tensors refer to it; bank_drop_unused_files closes files that never got any.
+ * Find (by device and inode) or open the file behind fd and return its index in *file. The caller
+ * holds a reference, until bank_drop_file; so do tensors. The last one to go closes the file.
  */
 int bank_add_file(struct bank *b, int fd, const char *path, bool want_direct, uint32_t *file, struct sluice_error *err);
 
-/* Close files without tensors. */
-void bank_drop_unused_files(struct bank *b);
+/* Give back the reference of one bank_add_file. */
+void bank_drop_file(struct bank *b, uint32_t file);
 
 /*
  * Register a tensor of n_expert slices of `slice` bytes from `offset` of `file`; its id comes back
@@ -79,7 +79,7 @@ void bank_drop_unused_files(struct bank *b);
 int bank_add_tensor(struct bank *b, uint32_t file, uint64_t owner, const char *name, uint64_t offset, uint64_t slice,
                     uint32_t n_expert, uint32_t top_k, uint32_t *tensor, struct sluice_error *err);
 
-/* Forget a tensor; the last one of a group frees the group, the last one of a file closes it. */
+/* Forget a tensor; the last one of a group frees the group. */
 void bank_remove_tensor(struct bank *b, uint32_t tensor);
 
 /* Sum over live groups of the bytes of all bundles, weights only. */

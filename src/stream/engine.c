@@ -11,7 +11,7 @@
  *
  * What happens when reads fail: the part becomes PART_FAILED, the first reason is kept, the caller
  * sees the state and fails its graph. Nothing is computed from a part that is not PART_READY. The
- * part may be asked for again, once all requests of the slot ended: a passing fault (a network file
+ * part becomes FAILED only when the last of its requests ended, and may be asked for again: a passing fault (a network file
  * system, an unplugged disk) costs one generation, not the process.
  *
  * When the arena is cut: at the first acquire after the bank changed, not at load. Host programs
@@ -123,12 +123,14 @@ static void engine_read_done(void *ud, const struct lane_request *r, int64_t got
                         error == ENODATA ? "the file ended early" : strerror(error));
         }
         pthread_mutex_unlock(&e->error_lock);
-        atomic_store_explicit(&s->state[r->part], PART_FAILED, memory_order_relaxed);
+        atomic_fetch_or_explicit(&s->pending[r->part], SLOT_PENDING_FAILED, memory_order_relaxed);
     }
-    if (atomic_fetch_sub_explicit(&s->pending[r->part], 1, memory_order_acq_rel) == 1) {
-        uint32_t reading = PART_READING; /* stays FAILED if a sibling request failed */
-        atomic_compare_exchange_strong_explicit(&s->state[r->part], &reading, PART_READY, memory_order_acq_rel,
-                                                memory_order_relaxed);
+    /* The last request to end, and it alone, decides the state: once the state says FAILED the part may be
+     * asked for again, and nothing of the old requests may touch it any more. */
+    const uint32_t before = atomic_fetch_sub_explicit(&s->pending[r->part], 1, memory_order_acq_rel);
+    if ((before & ~SLOT_PENDING_FAILED) == 1) {
+        atomic_store_explicit(&s->state[r->part], before & SLOT_PENDING_FAILED ? PART_FAILED : PART_READY,
+                              memory_order_release);
     }
     atomic_fetch_sub_explicit(&s->inflight, 1, memory_order_acq_rel);
     atomic_fetch_sub_explicit(&e->inflight, 1, memory_order_acq_rel);
@@ -184,6 +186,13 @@ int engine_add_tensor(struct engine *e, uint32_t file, uint64_t owner, const cha
     return rc;
 }
 
+void engine_drop_file(struct engine *e, uint32_t file) {
+    pthread_mutex_lock(&e->lock);
+    /* Its last reference: then no tensor is in it, and no read under way. */
+    bank_drop_file(&e->bank, file);
+    pthread_mutex_unlock(&e->lock);
+}
+
 void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n) {
     pthread_mutex_lock(&e->lock);
     if (n) {
@@ -194,7 +203,6 @@ void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n) {
     }
     struct lanes *lanes = NULL;
     if (e->bank.live_tensors == 0) {
-        bank_drop_unused_files(&e->bank);
         lanes = e->lanes;
         e->lanes = NULL;
     }
@@ -246,11 +254,10 @@ static int engine_cut(struct engine *e, struct sluice_error *err) {
 
 /* ---- acquire and release -------------------------------------------------------------------- */
 
-/* Is part p of the slot neither there nor on its way? A failed part counts once its requests ended. */
+/* Is part p of the slot neither there nor on its way? Of a failed part all requests have ended. */
 static bool engine_part_missing(struct slot *s, uint32_t p) {
     const uint32_t state = atomic_load_explicit(&s->state[p], memory_order_acquire);
-    return state == PART_EMPTY ||
-           (state == PART_FAILED && atomic_load_explicit(&s->pending[p], memory_order_acquire) == 0);
+    return state == PART_EMPTY || state == PART_FAILED;
 }
 
 /* Append the requests that read part p of the slot, split into chunks. False: no memory. */

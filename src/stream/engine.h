@@ -34,8 +34,9 @@ struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn b
 /* Free everything. No caller may be inside and all tensors must be removed. */
 void engine_destroy(struct engine *e);
 
-/* bank_add_file and bank_add_tensor, locked. The arena is cut anew before the next use. */
+/* bank_add_file, bank_drop_file and bank_add_tensor, locked. The arena is cut anew before the next use. */
 int engine_add_file(struct engine *e, int fd, const char *path, uint32_t *file, struct sluice_error *err);
+void engine_drop_file(struct engine *e, uint32_t file);
 int engine_add_tensor(struct engine *e, uint32_t file, uint64_t owner, const char *name, uint64_t offset,
                       uint64_t slice, uint32_t n_expert, uint32_t top_k, uint32_t *tensor, struct sluice_error *err);
 

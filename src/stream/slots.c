@@ -96,17 +96,18 @@ static int slots_classify(struct slots *s, const struct bank *b, uint64_t *n_tab
 
 /* How many slots each class gets from the budget; sets first and n. Returns the slot bytes of all. */
 static uint64_t slots_share(struct slots *s, uint64_t budget) {
-    double bank = 0;
+    uint64_t bank = 0;
     for (uint32_t i = 0; i < s->n_classes; i++) {
-        bank += (double)s->classes[i].slot_bytes * s->classes[i].bundles;
+        bank += s->classes[i].slot_bytes * s->classes[i].bundles;
     }
     uint64_t total = 0;
     s->n_slots = 0;
     for (uint32_t i = 0; i < s->n_classes; i++) {
         struct slot_class *c = &s->classes[i];
-        const double share = (double)c->slot_bytes * c->bundles / bank;
-        const double want = budget ? (double)budget * share : (double)SLOTS_STAGING;
-        double n = want / (double)c->slot_bytes;
+        /* budget * (slot_bytes * bundles / bank) / slot_bytes, exact: a budget of the whole bank holds the whole bank */
+        uint64_t n = budget >= bank ? c->bundles
+                     : budget       ? (uint64_t)((unsigned __int128)budget * c->bundles / bank)
+                                    : SLOTS_STAGING / c->slot_bytes;
         if (n < c->top_k) {
             n = c->top_k;
         }

@@ -14,8 +14,10 @@ enum part_state {
     PART_EMPTY,   /* not read */
     PART_READING, /* requests are under way */
     PART_READY,   /* its bytes are there; stored with release order after they arrived */
-    PART_FAILED,  /* a request failed; may be asked for again once the others ended */
+    PART_FAILED,  /* a request failed, and all have ended: may be asked for again */
 };
+
+#define SLOT_PENDING_FAILED (1u << 31) /* in slot.pending: a request of the part failed */
 
 struct slot {
     char *data;                               /* slot_bytes of its class */
@@ -23,7 +25,7 @@ struct slot {
     uint32_t group, expert;                   /* the bundle in it; group UINT32_MAX: none */
     uint32_t pins;                            /* blocks that use it now; guarded by the engine's lock */
     _Atomic uint32_t inflight;                /* read requests not ended, all parts */
-    _Atomic uint32_t pending[BANK_PARTS_MAX]; /* the same, by part */
+    _Atomic uint32_t pending[BANK_PARTS_MAX]; /* the same, by part, and SLOT_PENDING_FAILED */
     _Atomic uint32_t state[BANK_PARTS_MAX];   /* enum part_state */
     const char *weights[BANK_PARTS_MAX];      /* where in data each part's weights begin */
 };

@@ -1,0 +1,199 @@
+/*
+ * faulty.c - a disk that misbehaves: preloaded into a program, it spoils reads of model files.
+ *
+ * It stands in for pread, and only where the descriptor's file is called *.gguf: what llama.cpp
+ * itself reads (through stdio and the mapping) stays as it is. Whether a descriptor is a direct one
+ * is asked from the kernel at every read, so descriptors that were duplicated or reopened through
+ * /proc are seen too.
+ *
+ *   FAULTY_MODE      none      count only
+ *                    short     return a part of what was read; the rest of the buffer is made wrong
+ *                    eintr     fail with EINTR
+ *                    eio       fail with EIO
+ *                    end       return 0, as at the end of the file
+ *                    wrong     flip a bit of what was read
+ *                    truncate  cut the file to FAULTY_SIZE bytes for real, once, and then read
+ *                    refuse    opening for direct I/O fails with EINVAL; reads are left alone
+ *   FAULTY_AFTER=N   leave the first N reads alone (0)
+ *   FAULTY_COUNT=N   spoil at most N reads (no limit)
+ *   FAULTY_EVERY=N   of the others spoil every Nth (1)
+ *   FAULTY_DIRECT=1  spoil direct reads only
+ *   FAULTY_LOG=FILE  append "reads N direct N faults N" at the end, so that a test can see that there were faults
+ *
+ * A test that injects nothing passes too easily, hence the log.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static struct {
+    const char *mode;                             /* FAULTY_MODE, "none" when unset */
+    unsigned long after, count, every;            /* see above */
+    unsigned long long size;                      /* FAULTY_SIZE */
+    bool direct_only;                             /* FAULTY_DIRECT */
+    ssize_t (*pread)(int, void *, size_t, off_t); /* the C library's */
+    int (*open)(const char *, int, ...);          /* the same */
+} faulty;
+static _Atomic unsigned long faulty_reads, faulty_direct, faulty_faults, faulty_seen;
+
+static unsigned long number(const char *name, unsigned long otherwise) {
+    const char *text = getenv(name);
+    return text ? strtoul(text, NULL, 10) : otherwise;
+}
+
+__attribute__((constructor)) static void faulty_start(void) {
+    const char *mode = getenv("FAULTY_MODE"), *size = getenv("FAULTY_SIZE");
+    faulty.mode = mode ? mode : "none";
+    faulty.after = number("FAULTY_AFTER", 0);
+    faulty.count = number("FAULTY_COUNT", ULONG_MAX);
+    faulty.every = number("FAULTY_EVERY", 1);
+    faulty.size = size ? strtoull(size, NULL, 10) : 0;
+    faulty.direct_only = number("FAULTY_DIRECT", 0);
+    void *p = dlsym(RTLD_NEXT, "pread64");
+    void *o = dlsym(RTLD_NEXT, "open64");
+    memcpy(&faulty.pread, &p, sizeof p);
+    memcpy(&faulty.open, &o, sizeof o);
+}
+
+__attribute__((destructor)) static void faulty_end(void) {
+    const char *path = getenv("FAULTY_LOG");
+    FILE *f = path ? fopen(path, "ae") : NULL;
+    if (f) {
+        fprintf(f, "reads %lu direct %lu faults %lu\n", atomic_load(&faulty_reads), atomic_load(&faulty_direct),
+                atomic_load(&faulty_faults));
+        fclose(f);
+    }
+}
+
+/* Is it a model file? Its path comes back. */
+static bool is_model(int fd, char path[PATH_MAX]) {
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, path, PATH_MAX - 1);
+    if (n < 5) {
+        return false;
+    }
+    path[n] = 0;
+    return strcmp(path + n - 5, ".gguf") == 0;
+}
+
+/* Shall this read be spoilt? */
+static bool chosen(bool direct) {
+    if (strcmp(faulty.mode, "none") == 0 || strcmp(faulty.mode, "refuse") == 0) {
+        return false;
+    }
+    if ((faulty.direct_only && !direct) || atomic_load(&faulty_reads) <= faulty.after) {
+        return false;
+    }
+    if (atomic_fetch_add(&faulty_seen, 1) % faulty.every) {
+        return false;
+    }
+    /* Take one of the permitted faults, if any is left. */
+    unsigned long n = atomic_load(&faulty_faults);
+    while (n < faulty.count) {
+        if (atomic_compare_exchange_weak(&faulty_faults, &n, n + 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static ssize_t spoilt(int fd, void *buf, size_t len, off_t offset, bool direct, const char *path) {
+    if (strcmp(faulty.mode, "eintr") == 0 || strcmp(faulty.mode, "eio") == 0) {
+        errno = faulty.mode[2] == 'n' ? EINTR : EIO;
+        return -1;
+    }
+    if (strcmp(faulty.mode, "end") == 0) {
+        return 0;
+    }
+    if (strcmp(faulty.mode, "truncate") == 0) {
+        if (truncate(path, (off_t)faulty.size)) {
+            perror("faulty: truncate");
+            abort();
+        }
+        return faulty.pread(fd, buf, len, offset);
+    }
+    ssize_t n = faulty.pread(fd, buf, len, offset);
+    if (strcmp(faulty.mode, "wrong") == 0 && n > 0) {
+        ((unsigned char *)buf)[n / 2] ^= 0x10;
+    } else if (strcmp(faulty.mode, "short") == 0 && n > 1) {
+        /* Anywhere; of direct reads every other one at a block's end, from where direct reading can go on. */
+        size_t part = 1 + ((size_t)offset * 2654435761u + 40503u * (size_t)atomic_load(&faulty_seen)) % ((size_t)n - 1);
+        if (direct && atomic_load(&faulty_seen) % 2 && part > 4096) {
+            part = part / 4096 * 4096;
+        }
+        memset((char *)buf + part, 0xee, (size_t)n - part);
+        n = (ssize_t)part;
+    }
+    return n;
+}
+
+static ssize_t faulty_pread(int fd, void *buf, size_t len, off_t offset) {
+    char path[PATH_MAX];
+    if (!is_model(fd, path)) {
+        return faulty.pread(fd, buf, len, offset);
+    }
+    const int flags = fcntl(fd, F_GETFL);
+    const bool direct = flags >= 0 && (flags & O_DIRECT);
+    atomic_fetch_add(&faulty_reads, 1);
+    atomic_fetch_add(&faulty_direct, direct);
+    return chosen(direct) ? spoilt(fd, buf, len, offset, direct, path) : faulty.pread(fd, buf, len, offset);
+}
+
+/* Both names of each: a 64-bit off_t makes them the same function under two symbols. */
+EXPORT ssize_t faulty_read32(int fd, void *buf, size_t len, off_t offset) __asm__("pread");
+EXPORT ssize_t faulty_read64(int fd, void *buf, size_t len, off_t offset) __asm__("pread64");
+EXPORT int faulty_open32(const char *path, int flags, ...) __asm__("open");
+EXPORT int faulty_open64(const char *path, int flags, ...) __asm__("open64");
+
+ssize_t faulty_read32(int fd, void *buf, size_t len, off_t offset) {
+    return faulty_pread(fd, buf, len, offset);
+}
+
+ssize_t faulty_read64(int fd, void *buf, size_t len, off_t offset) {
+    return faulty_pread(fd, buf, len, offset);
+}
+
+static int faulty_open(const char *path, int flags, mode_t mode) {
+    const int fd = faulty.open(path, flags, mode);
+    char target[PATH_MAX];
+    if (fd >= 0 && (flags & O_DIRECT) && strcmp(faulty.mode, "refuse") == 0 && is_model(fd, target)) {
+        close(fd);
+        atomic_fetch_add(&faulty_faults, 1);
+        errno = EINVAL;
+        return -1;
+    }
+    return fd;
+}
+
+/* The third argument, where there is one. */
+static mode_t open_mode(int flags, va_list ap) {
+    return flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, mode_t) : 0;
+}
+
+int faulty_open32(const char *path, int flags, ...) {
+    va_list ap;
+    va_start(ap, flags);
+    const mode_t mode = open_mode(flags, ap);
+    va_end(ap);
+    return faulty_open(path, flags, mode);
+}
+
+int faulty_open64(const char *path, int flags, ...) {
+    va_list ap;
+    va_start(ap, flags);
+    const mode_t mode = open_mode(flags, ap);
+    va_end(ap);
+    return faulty_open(path, flags | O_LARGEFILE, mode);
+}

@@ -1,0 +1,242 @@
+#!/usr/bin/env bash
+# run-faults.sh WHAT - run models on a disk that misbehaves (faulty.c), and see that no byte comes out wrong.
+#
+#   harmless  short reads, EINTR, wrong bytes from direct reads, direct I/O refused: the same logits
+#   fatal     EIO, an early end, a file cut while it runs: the run fails, says which file, offset and
+#             tensor, and what was written before is right
+#   run       the same through the `sluice run` command
+#
+# Environment: BIN (our programs), LLAMA_SRC (llama.cpp's source, for a vocabulary), WORK (to write in).
+# Every check looks into the fault library's log as well: a fault that did not happen proves nothing.
+set -euo pipefail
+: "${BIN:?}" "${LLAMA_SRC:?}" "${WORK:?}"
+export LC_ALL=C
+for v in "${!SLUICE_@}" "${!FAULTY_@}"; do unset "$v"; done
+unset GGML_BACKEND_PATH v
+
+bin=$(cd "$BIN" && pwd)
+mkdir -p "$WORK/${1:-}"
+dir=$(cd "$WORK/${1:-}" && pwd)
+checks=0
+failures=0
+ok() { checks=$((checks + 1)); echo "ok   $*"; }
+fail() { checks=$((checks + 1)); failures=$((failures + 1)); echo "FAIL $*"; }
+finish() {
+    echo "$((checks - failures)) of $checks checks passed"
+    if [ "$failures" -eq 0 ]; then rm -rf "$dir"; fi
+    [ "$failures" -eq 0 ] && [ "$checks" -gt 0 ]
+}
+die() { echo "FAIL $*"; exit 1; }
+
+# 3 layers of 16 experts in slices that fill no pages, at odd offsets; the last tensor holds experts.
+shape=(--layers 3 --experts 16 --top-k 3 --noise 3 --ff 96 --type-gate-up MXFP4 --type-down Q8_0)
+
+counter() { # FILE KEY: of the plug-in's flat JSON
+    sed -nE "s/.*\"$2\": *([0-9a-z.]+).*/\1/p" "$1"
+}
+logged() { # KEY: of the fault library's log
+    sed -nE "s/.*\<$1 ([0-9]+).*/\1/p" "$dir/faults.log" | tail -n 1
+}
+
+# Run COMMAND with faults; its exit code is in $rc, standard error in $dir/err.
+faulty() { # "FAULTY_X=..." COMMAND...
+    local faults=$1
+    shift
+    rm -f "$dir/faults.log" "$dir/stats.json"
+    rc=0
+    # shellcheck disable=SC2086 # faults are words
+    env LD_PRELOAD="$bin/libsluice-faulty.so" FAULTY_LOG="$dir/faults.log" SLUICE_STATS="$dir/stats.json" $faults "$@" \
+        2>"$dir/err" || rc=$?
+}
+
+# The plug-in in sluice-logits, with faults and settings. Output: $dir/got.
+logits() { # "FAULTY_X=..." "SLUICE_X=..." MODEL
+    rm -f "$dir/got"
+    # shellcheck disable=SC2086 # settings are words
+    faulty "$1" env GGML_BACKEND_PATH="$bin/libggml-sluice.so" $2 "$bin/sluice-logits" --out "$dir/got" "${run[@]}" "$3"
+}
+run=(--prefill 24 --decode 12)
+
+make_model() {
+    model=$dir/model.gguf
+    "$bin/sluice-mkmoe" --out "$model" --vocab 256 "${shape[@]}" >"$dir/log" 2>&1 || die "sluice-mkmoe: $(cat "$dir/log")"
+    "$bin/sluice-logits" --out "$dir/want" "${run[@]}" "$model" >"$dir/log" 2>&1 || die "resident run: $(cat "$dir/log")"
+    logits FAULTY_MODE=none SLUICE_CACHE=off "$model"
+    [ $rc -eq 0 ] || die "run without faults: $(tail -n 1 "$dir/err")"
+    cmp -s "$dir/got" "$dir/want" || die "logits differ without faults"
+    reads=$(logged reads)
+    [ "$reads" -gt 300 ] || die "only $reads reads are seen: the library is not in their way"
+    direct=$(counter "$dir/stats.json" direct_io)
+    [ "$direct" = true ] || echo "note: $dir does not take direct I/O; its faults are not tested here"
+    third="SLUICE_FORCE_CACHE=1 SLUICE_CACHE=$(("$(stat -c %s "$model")" / 3))B"
+}
+
+# ---- faults that must not be seen ------------------------------------------------------------
+
+# Faults happened, nothing else did; direct_io in the counters is as expected.
+check_same() { # LABEL "FAULTY_X=..." "SLUICE_X=..." DIRECT
+    local bad=""
+    logits "$2" "$3" "$model"
+    [ $rc -eq 0 ] || bad="; exit $rc: $(tail -n 1 "$dir/err")"
+    cmp -s "$dir/got" "$dir/want" || bad="$bad; logits differ"
+    [ "$(logged faults)" -gt 0 ] || bad="$bad; no fault was injected"
+    [ "$(counter "$dir/stats.json" tensors)" = 9 ] || bad="$bad; did not stream"
+    [ "$direct" = false ] || [ "$(counter "$dir/stats.json" direct_io)" = "$4" ] || bad="$bad; direct_io is not $4"
+    if [ "$4" = false ]; then
+        grep -q "^sluice: streaming .*buffered reads ($5" "$dir/err" || bad="$bad; the mode line does not say why: $(grep '^sluice' "$dir/err")"
+    fi
+    [ -z "$bad" ] && ok "$1 [$3] $(cat "$dir/faults.log")" || fail "$1 [$3]${bad/;/:}"
+}
+
+harmless() {
+    local settings
+    make_model
+    # The first 24 reads are those by which the file is recognised and direct reading is tried out.
+    for settings in SLUICE_CACHE=off "$third" "SLUICE_CACHE=off SLUICE_IO_THREADS=1" "SLUICE_CACHE=off SLUICE_KERNEL=reference"; do
+        check_same "short reads" "FAULTY_MODE=short FAULTY_AFTER=40" "$settings" true
+        check_same "every third read short" "FAULTY_MODE=short FAULTY_AFTER=40 FAULTY_EVERY=3" "$settings" true
+        check_same "EINTR every other time" "FAULTY_MODE=eintr FAULTY_AFTER=40 FAULTY_EVERY=2" "$settings" true
+    done
+    check_same "short buffered reads" "FAULTY_MODE=short FAULTY_AFTER=40" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" false "asked for"
+    check_same "EINTR in buffered reads" "FAULTY_MODE=eintr FAULTY_AFTER=40 FAULTY_EVERY=2" \
+        "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" false "asked for"
+    [ "$direct" = true ] || return 0
+    for settings in SLUICE_CACHE=off "$third"; do
+        check_same "wrong bytes in direct reads" "FAULTY_MODE=wrong FAULTY_DIRECT=1" "$settings" false "direct reads return wrong bytes"
+        check_same "wrong bytes in every fourth direct read" "FAULTY_MODE=wrong FAULTY_DIRECT=1 FAULTY_EVERY=4" "$settings" \
+            false "direct reads return wrong bytes"
+        check_same "direct reads fail" "FAULTY_MODE=eio FAULTY_DIRECT=1" "$settings" false "direct reads fail"
+        check_same "direct reads end at once" "FAULTY_MODE=end FAULTY_DIRECT=1" "$settings" false "direct reads fail"
+        check_same "direct I/O refused" "FAULTY_MODE=refuse" "$settings" false "the file system refuses direct I/O"
+        # A direct read that ends early is finished through the page cache: the file is still there.
+        check_same "direct reads that end early" "FAULTY_MODE=end FAULTY_DIRECT=1 FAULTY_AFTER=40 FAULTY_EVERY=3" "$settings" true
+    done
+}
+
+# ---- faults that must end the run ------------------------------------------------------------
+
+names_the_place() { # FILE TENSOR-PATTERN: does $dir/err say where, in one line?
+    grep -E "^sluice: .*$1: reading expert [0-9]+ of tensor $2 at offset [0-9]+ failed: ." "$dir/err" >/dev/null
+}
+
+# The run failed and said so; what it wrote is the beginning of what it should have written.
+check_failed() { # LABEL "FAULTY_X=..." "SLUICE_X=..." REASON [MODEL TENSOR]
+    local bad="" file=${5:-$model} size row=$((256 * 4))
+    logits "$2" "$3" "$file"
+    [ $rc -ne 0 ] && [ $rc -lt 128 ] || bad="; exit $rc"
+    [ "$(logged faults)" -gt 0 ] || bad="$bad; no fault was injected"
+    names_the_place "$file" "${6:-blk\.[0-2]\.ffn_(gate|up|down)_exps\.weight}" || bad="$bad; does not say where: $(grep '^sluice' "$dir/err")"
+    grep -q "failed: $4" "$dir/err" || bad="$bad; does not say why"
+    size=$(stat -c %s "$dir/got" 2>/dev/null || echo 0)
+    [ "$size" -lt "$(stat -c %s "$dir/want")" ] || bad="$bad; logits of all steps were written"
+    [ $((size % row)) -eq 0 ] && cmp -s -n "$size" "$dir/got" "$dir/want" || bad="$bad; wrong logits were written"
+    [ -z "$bad" ] && ok "$1 [$3] after $((size / row)) rows" || fail "$1 [$3]${bad/;/:}"
+}
+
+# Cut a copy of the model, within its last tensor, at the Nth read. Sets $cut, $last, $size.
+copy_to_cut() {
+    local layout
+    layout=$("$bin/faults-layout" "$model")
+    last=$(sed -n 's/^name //p' <<<"$layout")
+    [[ $last == *_exps.weight ]] || die "the last tensor of the model is $last: no test of truncation"
+    size=$(($(sed -n 's/^start //p' <<<"$layout") + 100))
+    cut=$dir/cut.gguf
+    cp "$model" "$cut"
+}
+
+fatal() {
+    local settings n
+    make_model
+    for settings in SLUICE_CACHE=off "$third" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" \
+        "SLUICE_CACHE=off SLUICE_IO_THREADS=1 SLUICE_KERNEL=reference"; do
+        logits FAULTY_MODE=none "$settings" "$model"
+        reads=$(logged reads)
+        for n in 30 $((reads / 2)) $((reads - 3)); do
+            check_failed "EIO once, at read $n of $reads" "FAULTY_MODE=eio FAULTY_AFTER=$n FAULTY_COUNT=1" "$settings" "Input/output error"
+        done
+        check_failed "EIO from read $((reads / 3)) on" "FAULTY_MODE=eio FAULTY_AFTER=$((reads / 3))" "$settings" "Input/output error"
+        check_failed "the file ends from read $((reads / 3)) on" "FAULTY_MODE=end FAULTY_AFTER=$((reads / 3))" "$settings" "the file ended early"
+        for n in 30 $((reads / 2)); do
+            copy_to_cut
+            check_failed "cut to $size bytes at read $n of $reads" \
+                "FAULTY_MODE=truncate FAULTY_SIZE=$size FAULTY_AFTER=$n FAULTY_COUNT=1" "$settings" "the file ended early" \
+                "$cut" "${last//./\\.}"
+        done
+    done
+    # Four contexts share the engine: each of them fails or is right, and the process ends in order.
+    run=(--prefill 24 --decode 12 --parallel 4 --threads 1)
+    "$bin/sluice-logits" --out "$dir/want" "${run[@]}" "$model" >"$dir/log" 2>&1 || die "resident run: $(cat "$dir/log")"
+    for settings in SLUICE_CACHE=off "$third"; do
+        rm -f "$dir"/got.*
+        logits "FAULTY_MODE=eio FAULTY_AFTER=$((reads / 2)) FAULTY_COUNT=1" "$settings" "$model"
+        local bad="" c
+        [ $rc -ne 0 ] && [ $rc -lt 128 ] || bad="; exit $rc"
+        names_the_place "$model" "blk.*" || bad="$bad; does not say where"
+        for c in 0 1 2 3; do
+            size=$(stat -c %s "$dir/got.$c")
+            cmp -s -n "$size" "$dir/got.$c" "$dir/want.$c" || bad="$bad; wrong logits in context $c"
+        done
+        [ -z "$bad" ] && ok "EIO once, four contexts [$settings]" || fail "EIO once, four contexts [$settings]${bad/;/:}"
+    done
+}
+
+# ---- through the command ---------------------------------------------------------------------
+
+command_run() { # "FAULTY_X=..." MODEL CACHE
+    faulty "$1" "$bin/sluice" run -m "$2" -p "The quick brown fox" -n 24 --temp 0 -t 2 --ubatch 64 -c 256 --cache "$3" --force-cache \
+        >"$dir/out" </dev/null
+}
+
+check_command() { # LABEL "FAULTY_X=..." MODEL CACHE REASON
+    local bad="" message size
+    command_run "$2" "$3" "$4"
+    [ $rc -eq 1 ] || bad="; exit $rc"
+    [ "$(logged faults)" -gt 0 ] || bad="$bad; no fault was injected"
+    message=$(grep -E "reading expert [0-9]+ of tensor blk\.[0-9]+\.ffn_[a-z]+_exps\.weight at offset [0-9]+ failed: $5" "$dir/err" || true)
+    [ "$(grep -c . <<<"$message")" -eq 1 ] || bad="$bad; not one line that says where and why: $(tail -n 2 "$dir/err")"
+    [[ $message == *"$3"* ]] || bad="$bad; does not name the file"
+    # The text so far is the beginning of the right text (a line may be ended).
+    size=$(head -c -1 "$dir/out" | wc -c)
+    cmp -s -n "$size" "$dir/out" "$dir/right" || bad="$bad; wrong text"
+    [ -z "$bad" ] && ok "$1 [--cache $4] after $size bytes of text" || fail "$1 [--cache $4]${bad/;/:}"
+}
+
+through_the_command() {
+    local vocabulary=$LLAMA_SRC/models/ggml-vocab-gpt-2.gguf cache n
+    if [ ! -x "$bin/sluice" ]; then
+        echo "no sluice command in $bin"
+        exit 1
+    fi
+    model=$dir/model.gguf
+    "$bin/sluice-mkmoe" --out "$model" --vocab-from "$vocabulary" "${shape[@]}" >"$dir/log" 2>&1 ||
+        die "sluice-mkmoe: $(cat "$dir/log")"
+    for cache in 0 "$(("$(stat -c %s "$model")" / 8))B"; do
+        command_run FAULTY_MODE=none "$model" "$cache"
+        [ $rc -eq 0 ] || die "run without faults: $(tail -n 1 "$dir/err")"
+        reads=$(logged reads)
+        [ "$reads" -gt 100 ] || die "only $reads reads are seen: the library is not in their way"
+        cp "$dir/out" "$dir/right"
+        command_run "FAULTY_MODE=short FAULTY_AFTER=40 FAULTY_EVERY=2" "$model" "$cache"
+        [ $rc -eq 0 ] && cmp -s "$dir/out" "$dir/right" && ok "short reads [--cache $cache]" || fail "short reads [--cache $cache]"
+        command_run "FAULTY_MODE=wrong FAULTY_DIRECT=1" "$model" "$cache"
+        [ $rc -eq 0 ] && cmp -s "$dir/out" "$dir/right" && grep -q "buffered reads (direct reads return wrong bytes" "$dir/err" &&
+            ok "wrong bytes in direct reads [--cache $cache]" || fail "wrong bytes in direct reads [--cache $cache]: $(tail -n 2 "$dir/err")"
+        for n in 60 $((reads / 2)) $((reads - 3)); do
+            check_command "EIO at read $n of $reads" "FAULTY_MODE=eio FAULTY_AFTER=$n" "$model" "$cache" "Input/output error"
+        done
+        copy_to_cut
+        check_command "cut at read $((reads / 3)) of $reads" \
+            "FAULTY_MODE=truncate FAULTY_SIZE=$size FAULTY_AFTER=$((reads / 3)) FAULTY_COUNT=1" "$cut" "$cache" "the file ended early"
+    done
+}
+
+case ${1:-} in
+harmless) harmless ;;
+fatal) fatal ;;
+run) through_the_command ;;
+*)
+    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
+finish

@@ -1,0 +1,55 @@
+/*
+ * unit.c - helpers of the unit tests.
+ *
+ * File content is a function of the offset, so that a test can check any bytes without keeping a
+ * copy, and a read that lands one sector off is seen at once.
+ */
+#include "unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint64_t unit_mix(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+uint8_t unit_byte(uint64_t offset) {
+    return (uint8_t)(unit_mix(offset / 8) >> (offset % 8 * 8));
+}
+
+int unit_file(char *path, uint64_t size) {
+    enum { PIECE = 1 << 16 };
+    strcpy(path, "unit-XXXXXX");
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    uint8_t *piece = malloc(PIECE);
+    assert_non_null(piece);
+    for (uint64_t at = 0; at < size; at += PIECE) {
+        const uint64_t n = size - at < PIECE ? size - at : PIECE;
+        for (uint64_t i = 0; i < n; i++) {
+            piece[i] = unit_byte(at + i);
+        }
+        assert_int_equal(write(fd, piece, n), (ssize_t)n);
+    }
+    free(piece);
+    assert_int_equal(fsync(fd), 0);
+    return fd;
+}
+
+bool unit_same(const void *p, uint64_t offset, uint64_t n) {
+    const uint8_t *bytes = p;
+    for (uint64_t i = 0; i < n; i++) {
+        if (bytes[i] != unit_byte(offset + i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint32_t unit_random(uint64_t *seed) {
+    return (uint32_t)(unit_mix((*seed)++) >> 32);
+}

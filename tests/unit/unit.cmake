@@ -1,0 +1,35 @@
+# Unit tests: one cmocka program per module of src/stream and src/plan. Included by tests/CMakeLists.txt.
+#
+# They link the modules built anew with assertions on, whatever the build type is: an assertion
+# that only release builds skip protects nobody. Neither ggml nor llama.cpp is linked, which proves
+# that the two folders need neither.
+pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+
+file(GLOB unit_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/stream/*.c ${CMAKE_SOURCE_DIR}/src/plan/*.c)
+add_library(sluice_checked STATIC ${unit_sources} ${CMAKE_CURRENT_LIST_DIR}/unit.c)
+target_link_libraries(sluice_checked PUBLIC sluice_options PkgConfig::CMOCKA Threads::Threads)
+target_compile_options(sluice_checked PUBLIC -UNDEBUG)
+target_include_directories(sluice_checked PUBLIC ${CMAKE_CURRENT_LIST_DIR})
+
+# Temporary files lie in the build tree: direct I/O needs a file system on a disk, which /tmp need not be.
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
+foreach(unit event file bank policy slots lanes engine limits budget settings)
+    add_executable(unit-${unit} ${CMAKE_CURRENT_LIST_DIR}/test_${unit}.c)
+    target_link_libraries(unit-${unit} PRIVATE sluice_checked)
+    add_test(NAME unit-${unit} COMMAND unit-${unit} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
+    # The timeout only ends a hang; no test looks at a clock.
+    set_tests_properties(unit-${unit} PROPERTIES LABELS unit TIMEOUT 600)
+endforeach()
+
+add_test(NAME include-rules COMMAND bash ${CMAKE_SOURCE_DIR}/tests/include-rules.sh ${CMAKE_SOURCE_DIR})
+set_tests_properties(include-rules PROPERTIES LABELS unit TIMEOUT 120)
+
+# Once more under sanitizers, in build trees of their own. Minutes: leave them out with `ctest -LE sanitize`.
+if(NOT SLUICE_SANITIZE)
+    foreach(kind address thread)
+        add_test(NAME sanitize-${kind} COMMAND bash ${CMAKE_SOURCE_DIR}/tests/sanitize.sh
+            ${CMAKE_BINARY_DIR}/sanitize ${kind})
+        # The timeout only ends a hang; the first run of `thread` builds llama.cpp.
+        set_tests_properties(sanitize-${kind} PROPERTIES LABELS sanitize TIMEOUT 5400 PROCESSORS 2)
+    endforeach()
+endif()
