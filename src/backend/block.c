@@ -310,6 +310,10 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         block_release_all(x);
         status = block_route(x, ids, w->n_expert, err);
         x->phase = x->route.T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
+        if (status == GGML_STATUS_SUCCESS && !same) {
+            const int rc = engine_begin_block(x->engine, w->group, x->phase, (uint32_t)x->route.T, err);
+            status = rc == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED : rc ? GGML_STATUS_FAILED : status;
+        }
         if (status == GGML_STATUS_SUCCESS) {
             const struct engine_want want = {.group = w->group,
                                              .parts = block_parts_ahead(g, i, ids, w->group),
@@ -325,13 +329,10 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
             /* More experts than slots is no failure: they go through in a rolling window. */
             if (rc && rc != SLUICE_ERR_BUDGET) {
                 status = rc == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
-            } else if (rc && engine_capacity(x->engine, w->group) == 0) {
-                status = GGML_STATUS_FAILED; /* the budget itself was refused */
             }
         }
         if (status == GGML_STATUS_SUCCESS) {
             device_print_mode();
-            engine_count_block(x->engine, x->phase, (uint32_t)x->route.T, !same);
         }
     }
     if (status == GGML_STATUS_SUCCESS && x->route.n != x->route.K * x->route.T) {

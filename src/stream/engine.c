@@ -244,6 +244,17 @@ static int engine_cut(struct engine *e, struct sluice_error *err) {
     return SLUICE_OK;
 }
 
+/* With the lock held, by a caller without pins: let those pass who wait to cut the arena; cut it if that is due. */
+static int engine_ready(struct engine *e, struct sluice_error *err) {
+    for (;;) {
+        const uint32_t seen = event_read(&e->changed);
+        if (!e->quiescing) {
+            return e->cut ? SLUICE_OK : engine_cut(e, err);
+        }
+        engine_sleep(e, seen);
+    }
+}
+
 /* ---- acquire and release -------------------------------------------------------------------- */
 
 /* Is part p of the slot neither there nor on its way? A failed part counts once its requests ended. */
@@ -411,6 +422,19 @@ static int engine_read(struct engine *e, const struct engine_want *w, const uint
     return SLUICE_OK;
 }
 
+int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, uint32_t rows,
+                       struct sluice_error *err) {
+    pthread_mutex_lock(&e->lock);
+    const int rc = engine_ready(e, err);
+    if (rc == SLUICE_OK) {
+        slots_visit(&e->slots, group);
+        e->phase[phase].blocks++;
+        e->phase[phase].tokens += rows;
+    }
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
 int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot, uint32_t *granted,
                    struct sluice_error *err) {
     *granted = 0;
@@ -424,15 +448,9 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
         if (!w->wait && (!e->cut || e->quiescing)) {
             break; /* the caller holds pins or can come back later; it must not keep a cut waiting */
         }
-        if (e->quiescing) {
-            engine_sleep(e, seen);
-            continue;
-        }
-        if (!e->cut) {
-            rc = engine_cut(e, err);
-            if (rc) {
-                break;
-            }
+        rc = w->wait ? engine_ready(e, err) : SLUICE_OK;
+        if (rc) {
+            break;
         }
         const struct slot_class *c = &e->slots.classes[e->slots.class_of_group[w->group]];
         if (w->all && w->n > c->n) {
@@ -516,13 +534,6 @@ uint32_t engine_capacity(struct engine *e, uint32_t group) {
 }
 
 /* ---- counters ------------------------------------------------------------------------------- */
-
-void engine_count_block(struct engine *e, enum engine_phase phase, uint32_t rows, bool first) {
-    pthread_mutex_lock(&e->lock);
-    e->phase[phase].blocks += first;
-    e->phase[phase].tokens += first ? rows : 0;
-    pthread_mutex_unlock(&e->lock);
-}
 
 void engine_count_compute(struct engine *e, enum engine_phase phase, double seconds) {
     pthread_mutex_lock(&e->lock);
