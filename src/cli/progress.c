@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,14 +16,13 @@
  * The only global of the command: a signal handler has no argument to find anything else. Compute
  * threads only read it.
  */
-static volatile sig_atomic_t interrupts;
+static atomic_int interrupts; /* lock-free, so a handler may write it and other threads may read it */
 
 static void on_sigint(int sig) {
     (void)sig;
-    if (interrupts >= 2) {
+    if (atomic_fetch_add(&interrupts, 1) >= 2) {
         _exit(128 + SIGINT);
     }
-    interrupts = interrupts + 1;
 }
 
 void cli_interrupt_install(void) {
@@ -35,11 +35,11 @@ void cli_interrupt_install(void) {
 }
 
 bool cli_interrupted(void) {
-    return interrupts != 0;
+    return atomic_load_explicit(&interrupts, memory_order_relaxed) != 0;
 }
 
 void cli_interrupt_reset(void) {
-    interrupts = 0;
+    atomic_store(&interrupts, 0);
 }
 
 void cli_interrupt_die(void) {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/memory.h"
 #include "cli/options.h"
 #include "cli/session.h"
 #include "cli/summary.h"
@@ -178,6 +179,8 @@ static int generate(struct run *run, const int32_t *tokens, size_t n) {
     }
     cli_phase_set(&r->generation, &after_prompt, &r->total, r->made.steps, r->made.steps_s);
     cli_session_mode(s, r->mode, sizeof r->mode);
+    r->peak_bytes = cli_memory_peak(); /* before a comparison loads the model resident */
+    r->cgroup_peak_bytes = cli_memory_cgroup_peak();
     if (run->last && run->last != '\n' && isatty(STDOUT_FILENO)) {
         cli_write(s->config->command, "\n", 1);
     }

@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/memory.h"
 #include "runner/utf8.h"
 
 static const double MIB = 1024.0 * 1024.0;
@@ -105,7 +104,6 @@ static void print_phase(FILE *out, const char *name, const struct cli_phase *p, 
 
 void cli_summary_print(const struct cli_report *r, FILE *out) {
     const struct cli_session *s = r->session;
-    uint64_t cgroup = cli_memory_cgroup_peak();
     fprintf(out, "sluice: %" PRIu64 " tokens generated (%s), load %.2f s, first token after %.2f s", r->made.tokens,
             stop_name(r->made.stop), s->load_s, r->first_token_s);
     if (s->config->temp > 0) {
@@ -118,9 +116,9 @@ void cli_summary_print(const struct cli_report *r, FILE *out) {
         fprintf(out, "  %-12s%.0f MiB, %" PRIu64 " of %" PRIu64 " experts in memory, %" PRIu64 " evicted\n", "cache",
                 (double)r->total.cache_bytes / MIB, r->total.resident, r->total.slots, r->total.evictions);
     }
-    fprintf(out, "  %-12s%.0f MiB peak", "memory", (double)cli_memory_peak() / MIB);
-    if (cgroup) {
-        fprintf(out, " (its cgroup: %.0f MiB)", (double)cgroup / MIB);
+    fprintf(out, "  %-12s%.0f MiB peak", "memory", (double)r->peak_bytes / MIB);
+    if (r->cgroup_peak_bytes) {
+        fprintf(out, " (its cgroup: %.0f MiB)", (double)r->cgroup_peak_bytes / MIB);
     }
     fputc('\n', out);
 }
@@ -195,9 +193,9 @@ static json_t *report_json(const struct cli_report *r, const char *text, size_t 
         put(o, "load_seconds", json_real(s->load_s)) && put(o, "first_token_seconds", json_real(r->first_token_s)) &&
         put(o, "prompt", phase_json(&r->prompt, streams(r))) &&
         put(o, "generation", phase_json(&r->generation, streams(r))) &&
-        put_count(o, "peak_memory_bytes", cli_memory_peak()) &&
+        put_count(o, "peak_memory_bytes", r->peak_bytes) &&
         put(o, "cgroup_peak_bytes",
-            cli_memory_cgroup_peak() ? json_integer((json_int_t)cli_memory_cgroup_peak()) : json_null());
+            r->cgroup_peak_bytes ? json_integer((json_int_t)r->cgroup_peak_bytes) : json_null());
     if (streams(r)) {
         ok = ok && put(o, "cache", cache_json(&r->total));
     }

@@ -36,6 +36,7 @@ struct sluice_chat {
     size_t n_system;                     /* messages that survive clear: 0 or 1 */
     char *fed;                           /* the text whose tokens the context holds, owned; NULL: none */
     size_t n_fed;                        /* its bytes */
+    uint32_t n_held;                     /* tokens in the context when the last question had been computed */
 };
 
 static int no_memory(struct sluice_error *err) {
@@ -154,7 +155,9 @@ static int render(const struct sluice_chat *c, char **out, size_t *n_out, struct
 /* Compute the part of the rendered text that the context does not hold. */
 static int feed_text(struct sluice_chat *c, const char *text, size_t n, enum sluice_stop *stop, uint64_t *fed,
                      struct sluice_error *err) {
-    bool continues = c->fed && n > c->n_fed && memcmp(text, c->fed, c->n_fed) == 0;
+    /* A recurrent model forgets everything when an answer is interrupted inside a step: see runner_after_abort. */
+    bool held = c->fed && sluice_runner_n_used(c->r) >= c->n_held;
+    bool continues = held && n > c->n_fed && memcmp(text, c->fed, c->n_fed) == 0;
     size_t from = continues ? c->n_fed : 0, n_tokens, skip = 0;
     int32_t *tokens;
     int rc = sluice_runner_tokenize(c->r, text + from, n - from, !continues, &tokens, &n_tokens, err);
@@ -204,6 +207,7 @@ int sluice_chat_ask(struct sluice_chat *c, const char *text, size_t n, enum slui
     free(c->fed);
     c->fed = all;
     c->n_fed = n_all;
+    c->n_held = sluice_runner_n_used(c->r);
     return 0;
 }
 

@@ -116,21 +116,41 @@ static bool ends_with(const char *s, const char *tail) {
     return a >= b && strcmp(s + a - b, tail) == 0;
 }
 
+/* Is `key` the architecture's own, that is "<architecture>.something"? */
+static bool has_prefix(const char *key, const char *prefix) {
+    size_t n = strlen(prefix);
+    return strncmp(key, prefix, n) == 0 && key[n] == '.';
+}
+
 /*
- * Where a number of the first shard belongs. The architecture usually comes first in the file but
- * need not, so keys are told by their ends; keys of sub-models ("clip.vision.block_count") have
- * more than one dot.
+ * Where a number of the first shard belongs; NULL: nowhere. Keys are told by their ends, because the
+ * architecture usually comes before them in the file but need not. check_prefixes has the last word.
  */
 static struct sluice_gguf_number *number_of(struct check *c, const char *key) {
-    const char *dot = strchr(key, '.');
-    if (c->shard != 0 || !dot || strchr(dot + 1, '.')) {
+    struct sluice_gguf *g = c->g;
+    struct sluice_gguf_number *number = ends_with(key, ".block_count")         ? &g->layers
+                                        : ends_with(key, ".context_length")    ? &g->context
+                                        : ends_with(key, ".expert_count")      ? &g->experts
+                                        : ends_with(key, ".expert_used_count") ? &g->expert_used
+                                                                               : NULL;
+    size_t n = strcspn(key, ".");
+    if (c->shard != 0 || !number || n >= sizeof number->prefix || strchr(key + n + 1, '.') ||
+        (g->architecture[0] && !has_prefix(key, g->architecture))) {
         return NULL;
     }
-    return ends_with(key, ".block_count")         ? &c->g->layers
-           : ends_with(key, ".context_length")    ? &c->g->context
-           : ends_with(key, ".expert_count")      ? &c->g->experts
-           : ends_with(key, ".expert_used_count") ? &c->g->expert_used
-                                                  : NULL;
+    memcpy(number->prefix, key, n);
+    number->prefix[n] = '\0';
+    return number;
+}
+
+/* Forget numbers that turned out to be of another architecture: llama.cpp does not look at them either. */
+static void check_prefixes(struct sluice_gguf *g) {
+    struct sluice_gguf_number *all[] = {&g->layers, &g->context, &g->experts, &g->expert_used};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (strcmp(all[i]->prefix, g->architecture) != 0) {
+            all[i]->n = 0;
+        }
+    }
 }
 
 static int read_array(struct check *c, const char *key) {
@@ -472,6 +492,7 @@ int sluice_gguf_check(const char *path, struct sluice_gguf **out, struct sluice_
         rc = sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: does not say which architecture it is", path);
     }
     if (rc == 0) {
+        check_prefixes(g);
         rc = check_experts(g, path, err);
     }
     if (rc) {

@@ -39,6 +39,7 @@ struct sluice_gguf_shard {
 
 /* A number, or a number per layer, of the model's metadata. */
 struct sluice_gguf_number {
+    char prefix[64];                        /* what its key had before the dot; must be the architecture */
     uint32_t n;                             /* 0: absent, 1: one number, else one per layer */
     bool array;                             /* stored as an array, even if of length 1 */
     uint64_t value[SLUICE_GGUF_LAYERS_MAX]; /* n of them */

@@ -11,7 +11,7 @@
  */
 #include "runner/runner.h"
 
-#include <errno.h>
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -35,6 +35,17 @@ void sluice_runner_setup(struct sluice_log *log, const char *program) {
     }
     if (!ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)) {
         ggml_backend_load_all();
+    }
+    /* It looks beside the program and in the current directory; ours may lie beside libggml instead. */
+    Dl_info where;
+    if (!ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) && dladdr((void *)ggml_backend_load_all, &where)) {
+        char dir[4096];
+        const char *slash = strrchr(where.dli_fname, '/');
+        int n = slash ? (int)(slash - where.dli_fname) : -1;
+        if (n > 0 && n < (int)sizeof dir) {
+            snprintf(dir, sizeof dir, "%.*s", n, where.dli_fname);
+            ggml_backend_load_all_from_path(dir);
+        }
     }
 }
 

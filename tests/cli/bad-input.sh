@@ -71,6 +71,18 @@ everywhere 1 "its name must end in -00001-of-00003.gguf" "a first shard by anoth
 sed 's/qwen3moe/qwen9moe/g' "$model" >unknown.gguf
 refused 1 "qwen9moe" "an unknown architecture" "$sluice" run -m unknown.gguf -p Hello -n 1
 
+# Expert numbers that llama.cpp would assert on.
+sed 's/qwen3moe\.expert_count/qwen3moo.expert_count/' "$model" >experts.gguf
+everywhere 1 "claims to use 2 of 0 experts" "a number of experts by another name" experts.gguf
+
 # A dense model is no error: it runs, and says that nothing streams.
-works "info of a model without experts" "$sluice" info "$model"
+if "$LLAMA_BIN/test-llama-archs" -a qwen3 -o . >/dev/null 2>&1 && [ -f qwen3-dense.gguf ]; then
+    works "a dense model (info)" "$sluice" info qwen3-dense.gguf
+    expect "  says so" out.txt '^  experts +none: '
+    works "a dense model (run)" "$sluice" run -m qwen3-dense.gguf -p Hello -n 2
+    expect "  says so" err.txt '^resident: '
+    refused 2 "no experts" "a dense model, fewer experts" "$sluice" run -m qwen3-dense.gguf -p Hello --n-expert-used 1
+else
+    fail "no dense model"
+fi
 finish

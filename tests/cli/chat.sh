@@ -75,6 +75,22 @@ terminal "Ctrl-C at the prompt does not end" 'wait > \nkey c\nwait Ctrl-D or /ex
 terminal "Ctrl-C stops the answer, not the program" \
     'wait > \nsend Hello\nwait streaming\npause\nkey c\nwait , interrupted]\nwait > \nsend /exit\nexit 0\n'
 terminal "and the conversation goes on" \
-    'wait > \nsend Hello\nwait streaming\npause\nkey c\nwait , interrupted]\nwait > \nsend More\npause\nwait tokens read\nwait > \nkey d\nexit 0\n' &&
-    true
+    'wait > \nsend Hello\nwait streaming\npause\nkey c\nwait , interrupted]\nwait > \nsend More\nwait More\npause\npause\npause\nkey c\nwait , interrupted]\nwait > \nkey d\nexit 0\n'
+
+# A model with recurrent state cannot take back a step that Ctrl-C cut short: the whole conversation is
+# computed again at the next turn.
+if "$LLAMA_BIN/test-llama-archs" -a qwen3next -o . >/dev/null 2>&1 && [ -f qwen3next-moe.gguf ]; then
+    model=$dir/qwen3next-moe.gguf
+    terminal "Ctrl-C with recurrent state" \
+        'wait > \nsend Hello\nwait streaming\npause\nkey c\nwait , interrupted]\nwait > \nsend Hello\nwait Hello\npause\npause\npause\nkey c\nwait , interrupted]\nwait > \nkey d\nexit 0\n'
+    tr -d '\r' <out.txt | grep -a 'tokens read' >err.txt
+    read -r -a t <<<"$(turns)"
+    if [ "${#t[@]}" -eq 2 ] && [ "${t[1]%:*}" -gt $((2 * ${t[0]%:*})) ]; then
+        ok "  the conversation is computed again"
+    else
+        fail "recurrent state: $(cat err.txt)"
+    fi
+else
+    fail "no model with recurrent state"
+fi
 finish

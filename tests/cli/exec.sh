@@ -5,7 +5,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/cli/lib.sh
 . "$here/lib.sh"
 
-libggml=$(ls "$LLAMA_BIN"/libggml.so | head -n 1)
+libggml=$LLAMA_BIN/libggml.so
 
 # devices LABEL EXPECTED COMMAND...: what cli-devices says, on one line
 devices() {
@@ -56,7 +56,7 @@ expect "-- may be left out" out.txt '^--cache\|$'
 complete=("$LLAMA_BIN/llama-completion" -m "$model" -p "Hello there" -n 24 --temp 0 -no-cnv --no-repack -t 2 -c 256)
 try "${complete[@]}"
 mv out.txt plain.txt
-[ "$rc" -eq 0 ] && [ -s plain.txt ] || fail "llama-completion alone: exit $rc: $(tail -n 1 err.txt)"
+if [ "$rc" -ne 0 ] || [ ! -s plain.txt ]; then fail "llama-completion alone: exit $rc: $(tail -n 1 err.txt)"; fi
 for settings in "--cache 0" "--cache auto" "--cache 0 --no-direct-io --io-threads 1"; do
     # shellcheck disable=SC2086 # words
     try "$sluice" exec $settings -- "${complete[@]}"
@@ -67,6 +67,7 @@ for settings in "--cache 0" "--cache auto" "--cache 0 --no-direct-io --io-thread
     fi
     expect "  and it streams" err.txt '^sluice: streaming 6 expert tensors'
 done
+# shellcheck disable=SC2016 # for the inner shell
 try "$sluice" exec --cache 0 -- sh -c '"$0" "$@"; true' "${complete[@]}"
 if cmp -s out.txt plain.txt; then ok "the same from a shell"; else fail "from a shell: $(tail -n 1 err.txt)"; fi
 expect "  and it streams" err.txt '^sluice: streaming 6 expert tensors'

@@ -11,8 +11,11 @@ export LC_ALL=C
 for v in "${!SLUICE_@}"; do unset "$v"; done
 unset GGML_BACKEND_PATH LD_PRELOAD v
 
+# shellcheck disable=SC2034 # used by the scripts that source this
 sluice=$BIN/sluice
+# shellcheck disable=SC2034
 model=$WORK/model.gguf         # made by make-model.sh: 2 layers, 8 experts, top-k 2, a real tokenizer
+# shellcheck disable=SC2034
 vocab_model=$LLAMA_SRC/models/ggml-vocab-gpt-2.gguf
 checks=0
 failures=0

@@ -27,7 +27,7 @@ same() {
     if [ "$rc" -eq 0 ] && cmp -s out.txt greedy.txt; then ok "$label: the same text"; else fail "$label: exit $rc: $(tail -n 1 err.txt)"; fi
 }
 same "no cache" --cache 0
-same "a cache that evicts" --cache "$((demand / 2))B" --force-cache
+same "a cache that evicts" --cache "${demand}B" --force-cache
 same "one lane, buffered" --io-threads 1 --no-direct-io --cache 0
 expect "  says so" err.txt 'buffered'
 same "resident" --resident
@@ -47,7 +47,14 @@ if cmp -s out.txt greedy.txt; then ok "from three shards"; else fail "from three
 
 works "one expert per token" "${run[@]}" --temp 0 --n-expert-used 1
 expect "  says lossy" err.txt ', lossy: 1 experts per token'
-cmp -s out.txt greedy.txt && fail "--n-expert-used 1 changed nothing"
+works "  JSON of it" "${run[@]}" --n-expert-used 1 --json
+mv out.txt run.json
+# 11 steps of 2 layers, each of which asks for one expert
+if [ "$(sed -n '/"generation"/,/}/p' run.json | grep -oE '"routed": *[0-9]+')" = '"routed": 22' ]; then
+    ok "  asks for one expert per layer"
+else
+    fail "--n-expert-used 1: $(grep '"routed"' run.json | tr '\n' ' ')"
+fi
 works "nothing to generate" "${run[@]}" -n 0
 [ ! -s out.txt ] || fail "-n 0 generated text"
 works "until the context is full" "$sluice" run -m "$model" -c 256 -p Hello -n -1 --temp 0
@@ -65,7 +72,7 @@ if cmp -s out.txt seeded.txt; then fail "another seed gave the same text"; else 
 refused 1 "less than one layer needs" "a cache under a layer's demand" "${run[@]}" -q --cache 1KiB
 refused 1 "less than one token needs" "a cache under a token's demand" "${run[@]}" -q --cache "$((demand * 3 / 4))B"
 
-for settings in "--cache 0" "--cache $((demand / 2))B --force-cache --ubatch 3" "--seed 5 --n-expert-used 1"; do
+for settings in "--cache 0" "--cache ${demand}B --force-cache --ubatch 3" "--seed 5 --n-expert-used 1"; do
     # shellcheck disable=SC2086 # words
     works "--compare-resident $settings" "${run[@]}" --compare-resident $settings
     expect "  is identical" err.txt '^identical to resident: yes$'
@@ -121,7 +128,13 @@ for key in bank_bytes dense_bytes token_demand_bytes; do
     [ "$(value out.txt $key)" = "$(value info.json $key)" ] || fail "three shards: $key differs"
 done
 
-# On a terminal there is progress, and Ctrl-C ends the run with its summary.
+# A terminal sees the progress of a long prompt, and the line goes away.
+printf 'wait \033[Kprompt \nwait  tokens\nwait \r\033[K\nwait sluice: 1 tokens generated\nexit 0\n' |
+    "$BIN/cli-terminal" "$sluice" run -m "$model" -p "$(seq 300)" -n 1 -c 2048 --ubatch 2 --temp 0 >out.txt 2>err.txt
+rc=$?
+if [ "$rc" -eq 0 ]; then ok "progress on a terminal"; else fail "progress: $(cat err.txt)"; fi
+
+# On a terminal, Ctrl-C ends the run with its summary.
 printf 'pause\nwait streaming\npause\nkey c\nwait (interrupted)\nexit signal 2\n' |
     "$BIN/cli-terminal" "$sluice" run -m "$model" -p Hello -n -1 -c 4096 --temp 0 >out.txt 2>err.txt
 rc=$?

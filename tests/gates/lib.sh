@@ -14,6 +14,9 @@
 set -euo pipefail
 : "${BIN:?}" "${LLAMA_BIN:?}" "${LLAMA_SRC:?}" "${WORK:?}"
 export LC_ALL=C
+# OpenMP teams that spin at their barriers crawl when the machine is busy with other things (20 times as long was
+# seen here); sleeping ones do not, and compute the same.
+export OMP_WAIT_POLICY=passive
 # Settings of the caller must not leak into either side.
 for v in "${!SLUICE_@}"; do unset "$v"; done
 unset GGML_BACKEND_PATH v
