@@ -23,7 +23,7 @@ LLAMA_COMMIT=de3ff815ea7d559ee917f063901b8986f038abc6
 NPM_PACKAGE=node-llama-cpp@3.22.1
 NPM_SHA512='bltIipuWmc123H7tMIgDGKSsSrhmhlQYeVUC48XTjVW7XGJJiJJyCdlTMzQ/LiWoPkGDpcL4FviDpgw7qfTiDw=='
 
-LIB_TARGETS=(llama)
+LIB_TARGETS=(llama ggml-cpu) # a `dl` build does not link the CPU backend, so it is named
 TOOL_TARGETS=(llama-server llama-bench llama-perplexity llama-completion llama-quantize
               llama-gguf-split test-llama-archs)
 
@@ -72,7 +72,7 @@ build() { # build KIND TARGET...
     case $kind in
     native) options+=(-DCMAKE_BUILD_TYPE=Release) ;;
     dl) options+=(-DCMAKE_BUILD_TYPE=Release -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DGGML_CPU_ALL_VARIANTS=OFF) ;;
-    tsan) options+=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DGGML_OPENMP=OFF -DLLAMA_SANITIZE_THREAD=ON) ;;
+    tsan) options+=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DGGML_OPENMP=OFF -DLLAMA_SANITIZE_THREAD=ON -DGGML_SANITIZE_THREAD=ON) ;;
     *) die "unknown kind $kind" ;;
     esac
     local key

@@ -43,11 +43,17 @@ void device_note_plain(const char *why) {
 void device_keep_stats(void) {
     struct sluice_stats s;
     engine_stats(sluice_device.engine, &s);
-    if (s.tensors) {
-        pthread_mutex_lock(&sluice_device.lock);
-        sluice_device.last_stats = s;
-        pthread_mutex_unlock(&sluice_device.lock);
+    pthread_mutex_lock(&sluice_device.lock);
+    struct sluice_stats *last = &sluice_device.last_stats;
+    if (s.tensors >= last->tensors) {
+        *last = s;
+    } else {
+        /* Buffers of a model go one by one: what there was stays as it was with all of them. */
+        last->prompt = s.prompt;
+        last->generation = s.generation;
+        last->evictions = s.evictions;
     }
+    pthread_mutex_unlock(&sluice_device.lock);
 }
 
 void device_last_stats(struct sluice_stats *out) {
