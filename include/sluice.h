@@ -63,7 +63,9 @@ enum sluice_cache_mode {
 };
 
 enum sluice_policy {
-    SLUICE_POLICY_LRU, /* evict the bundle whose last use is longest ago */
+    SLUICE_POLICY_CYCLE, /* evict the bundle whose next use is expected latest: its layer's turn, and how often it is
+                            used */
+    SLUICE_POLICY_LRU,   /* evict the bundle whose last use is longest ago */
 };
 
 struct sluice_settings {
@@ -78,7 +80,7 @@ struct sluice_settings {
     bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
 };
 
-/* Fill *s with the defaults: cache auto, LRU, direct I/O, 4 lanes. */
+/* Fill *s with the defaults: cache auto, policy cycle, direct I/O, 4 lanes. */
 SLUICE_API void sluice_settings_default(struct sluice_settings *s);
 
 /*
@@ -87,7 +89,7 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *
  *   SLUICE_CACHE         auto | off | 0 | SIZE            SIZE: 2000MiB, 4GiB, 4G, 2048 (MiB)
  *   SLUICE_CACHE_FLOOR   SIZE                              left free by auto
- *   SLUICE_CACHE_POLICY  lru
+ *   SLUICE_CACHE_POLICY  cycle | lru
  *   SLUICE_FORCE_CACHE   0 | 1
  *   SLUICE_IO_THREADS    1..64
  *   SLUICE_DIRECT_IO     0 | 1
@@ -114,8 +116,8 @@ SLUICE_API bool sluice_parse_size(const char *text, uint64_t *bytes);
 
 /*
  * Register the streaming device with this process's ggml. Call once, before loading a model. A
- * second call is SLUICE_ERR_STATE. Checks that the running ggml speaks the interface this library
- * was built for and that it has a CPU backend.
+ * second call is SLUICE_ERR_STATE. The CPU backend may be loaded before or after; without one,
+ * contexts cannot be made, with a message that says so.
  */
 SLUICE_API int sluice_register(const struct sluice_settings *s, struct sluice_error *err);
 

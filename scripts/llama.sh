@@ -23,7 +23,7 @@ LLAMA_COMMIT=de3ff815ea7d559ee917f063901b8986f038abc6
 NPM_PACKAGE=node-llama-cpp@3.22.1
 NPM_SHA512='bltIipuWmc123H7tMIgDGKSsSrhmhlQYeVUC48XTjVW7XGJJiJJyCdlTMzQ/LiWoPkGDpcL4FviDpgw7qfTiDw=='
 
-LIB_TARGETS=(llama)
+LIB_TARGETS=(llama ggml-cpu) # a `dl` build does not link the CPU backend, so it is named
 TOOL_TARGETS=(llama-server llama-bench llama-perplexity llama-completion llama-quantize
               llama-gguf-split test-llama-archs)
 
@@ -82,6 +82,8 @@ build() { # build KIND TARGET...
         [ "$kind" = dl ] || ${CC:-cc} -march=native -Q --help=target
     } | sha256sum | cut -c1-12)
     build_dir=$cache/build-$LLAMA_VERSION-$kind-$key
+    exec 9>"$build_dir.lock" # the source is there; others need only wait for the same build
+    flock 9
     local stamp
     for stamp in "$@"; do
         if [ ! -f "$build_dir/.built-$stamp" ]; then

@@ -4,32 +4,18 @@
  * The tests and the measurements need models whose every dimension can be chosen: quantisation,
  * slices that do not fill pages, tensors at odd file offsets, fused gate/up, split files, and one
  * of the exact shape of a real 30B model. Real models cannot be had in those variants (and not at
- * all without a network), so this tool owns "what bytes are in such a file" and nothing else.
+ * all without a network), so this tool makes them.
  *
- * Three decisions carry the rest:
+ * GGUF tensors follow each other without gaps, so the only way to move them is to move the start of
+ * the data section: --misalign grows a metadata string until the section starts where it was asked
+ * to, and puts the expert tensors first so that little comes in between.
  *
- *   - The contents of a tensor depend on the seed and the tensor's name only, never on its place.
- *     Two layouts of one model (one file or three shards, aligned or not) therefore hold the same
- *     weights and must give the same logits, which the gates check.
- *   - GGUF tensors follow each other without gaps, so the only way to move them is to move the
- *     start of the data section: --misalign grows a metadata string until the section starts where
- *     it was asked to, and puts the expert tensors first so that little comes in between.
- *   - Quantising 30 billion weights takes an hour; drawing random quants takes as long as writing
- *     them. `--fill fast` draws the bits of each block and sets only its scales, chosen so that the
- *     weights have mean 0 and standard deviation near 1/sqrt(rows in), as trained ones do.
- *
- * Routing locality: with independent random embeddings, the router picks experts with no memory at
- * all, which no real model does. Every embedding is a common vector plus noise; --noise 3 gives the
- * LRU hit rates measured on Qwen3-30B-A3B (53 % at 2000 MiB of cache, 76 % at 4000 MiB).
- *
- * Memory stays bounded by a few chunks of a tensor (CHUNK_BYTES) whatever the model's size.
+ * This file decides which tensors go where in which file; mkmoe_fill.c makes their bytes. Memory stays
+ * bounded by a few chunks of a tensor whatever the model's size.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,36 +29,17 @@
 
 #include "ggml.h"
 #include "gguf.h"
+#include "mkmoe.h"
 
-#define HEAD_DIM    128 /* of every attention head; a multiple of 32, and two heads fill a K-quant block */
-#define CHUNK_BYTES ((size_t)4 << 20) /* one write, and the floats quantised at a time */
-#define PATH_CAP    4096              /* bytes of a file name with its terminator */
-#define MAX_SHARDS  99
-
-enum fill_mode { FILL_QUANTIZE, FILL_FAST };
-
-/* What the values of a tensor are for. */
-enum role {
-    ROLE_NORM,      /* all ones */
-    ROLE_ROUTER,    /* normal, wide enough that the top expert stands out */
-    ROLE_EMBEDDING, /* common vector plus noise */
-    ROLE_MATRIX,    /* normal, 1/sqrt(inputs) */
-};
-
-struct tensor {
-    char name[GGML_MAX_NAME];
-    enum ggml_type type;
-    enum role role;
-    bool expert;   /* a routed expert matrix: ne[2] is the number of experts */
-    int n_dims;    /* 1..3 */
-    int64_t ne[3]; /* inputs, outputs, experts */
-};
+#define HEAD_DIM   128  /* of every attention head; a multiple of 32, and two heads fill a K-quant block */
+#define PATH_CAP   4096 /* bytes of a file name with its terminator */
+#define MAX_SHARDS 99
 
 struct options {
     const char *out;
     const char *arch;       /* qwen3moe or hy_v3 */
     const char *vocab_from; /* GGUF whose tokenizer is copied, or NULL: no tokenizer */
-    enum fill_mode fill;
+    bool fast;              /* --fill fast */
     bool fused_gate_up;
     bool metadata_first; /* the first shard holds no tensors */
     int64_t layers, embd, ff, experts, top_k, vocab;
@@ -131,40 +98,13 @@ static const char usage_text[] =
     "\n"
     "Exit codes: 0 written; 1 failure, no file is left behind; 2 usage.\n";
 
-__attribute__((format(printf, 1, 2))) static void complain(const char *fmt, ...) {
+__attribute__((format(printf, 1, 2))) void complain(const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     fputs("sluice-mkmoe: ", stderr);
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
     va_end(ap);
-}
-
-/* ---- random numbers ---------------------------------------------------------------------- */
-
-/* splitmix64: one addition and a mix, so that a stream can start from any 64-bit number. */
-static inline uint64_t next_u64(uint64_t *state) {
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-/* Nearly normal, mean 0, deviation 1: four uniforms from one draw. The tails end at 3.5, which
- * also keeps outliers from spoiling a quantisation block. */
-static inline float next_normal(uint64_t *state) {
-    uint64_t r = next_u64(state);
-    int32_t sum =
-        (int32_t)(r & 0xffff) + (int32_t)(r >> 16 & 0xffff) + (int32_t)(r >> 32 & 0xffff) + (int32_t)(r >> 48);
-    return ((float)sum - 131070.0f) * (1.7320508f / 65536.0f);
-}
-
-/* FNV-1a: the stream of a tensor is a function of its name. */
-static uint64_t stream_of(int64_t seed, const char *name) {
-    uint64_t h = 0xcbf29ce484222325u ^ (uint64_t)seed * 0x9e3779b97f4a7c15u;
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * 0x100000001b3u;
-    return h;
 }
 
 /* ---- command line ------------------------------------------------------------------------ */
@@ -195,7 +135,7 @@ static bool apply_preset(const char *name, struct options *o) {
     o->noise = 3;
     o->gate_up = o->down = o->dense = GGML_TYPE_Q4_K;
     o->down_odd = o->output = GGML_TYPE_Q6_K;
-    o->fill = FILL_FAST;
+    o->fast = true;
     return true;
 }
 
@@ -250,8 +190,8 @@ static bool set_other(struct options *o, const char *name, const char *value) {
         return !strcmp(value, "qwen3moe") || !strcmp(value, "hy_v3");
     }
     if (!strcmp(name, "fill")) {
-        o->fill = strcmp(value, "fast") ? FILL_QUANTIZE : FILL_FAST;
-        return o->fill == FILL_FAST || !strcmp(value, "quantize");
+        o->fast = !strcmp(value, "fast");
+        return o->fast || !strcmp(value, "quantize");
     }
     char *end;
     o->noise = strtod(value, &end);
@@ -338,7 +278,7 @@ static bool check_options(struct options *o) {
         o->output = o->dense == GGML_TYPE_Q4_K ? GGML_TYPE_Q6_K : o->dense;
     const enum ggml_type big[] = {o->gate_up, o->down, o->down_odd, o->dense, o->output};
     for (size_t i = 0; i < sizeof(big) / sizeof(big[0]); i++)
-        if (o->fill == FILL_FAST && big[i] != GGML_TYPE_Q4_K && big[i] != GGML_TYPE_Q6_K) {
+        if (o->fast && !fill_fast_type(big[i])) {
             complain("--fill fast knows Q4_K and Q6_K, not %s", ggml_type_name(big[i]));
             return false;
         }
@@ -514,196 +454,6 @@ static bool pad_metadata(struct gguf_context *g, int64_t want) {
     return false;
 }
 
-/* ---- contents ---------------------------------------------------------------------------- */
-
-static bool write_all(int fd, const char *p, size_t n, const char *path) {
-    while (n) {
-        ssize_t got = write(fd, p, n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            complain("%s: %s", path, got < 0 ? strerror(errno) : "nothing could be written");
-            return false;
-        }
-        p += got, n -= (size_t)got;
-    }
-    return true;
-}
-
-/*
- * The file being written. Direct where the file system allows it: copying into the page cache took 5
- * times as long as the disk on the machine this was measured on, and pushed everything else out of
- * memory. Direct writes need whole blocks from aligned memory, hence the buffer; the tail goes buffered.
- */
-struct writer {
-    int fd;
-    bool direct;
-    const char *path;
-    char *buf;      /* CHUNK_BYTES, page aligned */
-    size_t used;    /* bytes in it */
-    uint64_t total; /* bytes taken so far */
-};
-
-static bool writer_open(struct writer *w, const char *path) {
-    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
-    *w = (struct writer){.path = path, .buf = aligned_alloc(4096, CHUNK_BYTES)};
-    if (!w->buf) {
-        complain("out of memory");
-        return false;
-    }
-    w->fd = open(path, flags | O_DIRECT, 0666);
-    w->direct = w->fd >= 0;
-    if (!w->direct)
-        w->fd = open(path, flags, 0666);
-    if (w->fd >= 0)
-        return true;
-    complain("%s: %s", path, strerror(errno));
-    free(w->buf);
-    return false;
-}
-
-static bool writer_put(struct writer *w, const void *data, size_t n) {
-    const char *p = data;
-    while (n) {
-        size_t now = CHUNK_BYTES - w->used < n ? CHUNK_BYTES - w->used : n;
-        memcpy(w->buf + w->used, p, now);
-        w->used += now, w->total += now, p += now, n -= now;
-        if (w->used == CHUNK_BYTES) {
-            if (!write_all(w->fd, w->buf, CHUNK_BYTES, w->path))
-                return false;
-            w->used = 0;
-        }
-    }
-    return true;
-}
-
-/* Flush when `ok` (nothing failed before) and close. Returns whether the file is complete. */
-static bool writer_close(struct writer *w, bool ok) {
-    if (ok && w->direct && fcntl(w->fd, F_SETFL, fcntl(w->fd, F_GETFL) & ~O_DIRECT) < 0) {
-        complain("%s: %s", w->path, strerror(errno));
-        ok = false;
-    }
-    ok = ok && write_all(w->fd, w->buf, w->used, w->path);
-    if (close(w->fd) && ok) {
-        complain("%s: %s", w->path, strerror(errno));
-        ok = false;
-    }
-    free(w->buf);
-    return ok;
-}
-
-/* The scratch of one run: large enough for one chunk of any tensor. */
-struct scratch {
-    float *values;  /* CHUNK_BYTES, or one row when that is more */
-    void *quants;   /* the same chunk in its type, never more bytes than floats need */
-    float *common;  /* embd values: what all embeddings share */
-    float *imatrix; /* ones: every input counts the same */
-    size_t n_values;
-};
-
-static void free_scratch(struct scratch *s) {
-    free(s->values), free(s->quants), free(s->common), free(s->imatrix);
-}
-
-static bool make_scratch(struct scratch *s, const struct options *o) {
-    size_t row = (size_t)(count_heads(o) * HEAD_DIM > o->ff ? count_heads(o) * HEAD_DIM : o->ff);
-    row = row > (size_t)o->embd ? row : (size_t)o->embd;
-    s->n_values = CHUNK_BYTES / sizeof(float) > row ? CHUNK_BYTES / sizeof(float) : row;
-    s->values = malloc(s->n_values * sizeof(float));
-    s->quants = malloc(s->n_values * sizeof(float));
-    s->common = malloc((size_t)o->embd * sizeof(float));
-    s->imatrix = malloc(row * sizeof(float));
-    if (!s->values || !s->quants || !s->common || !s->imatrix) {
-        complain("out of memory");
-        return false;
-    }
-    uint64_t rng = stream_of(o->seed, "common");
-    for (int64_t i = 0; i < o->embd; i++)
-        s->common[i] = next_normal(&rng);
-    for (size_t i = 0; i < row; i++)
-        s->imatrix[i] = 1.0f;
-    return true;
-}
-
-static void draw_values(const struct tensor *t, const struct options *o, struct scratch *s, size_t rows,
-                        uint64_t *rng) {
-    const size_t n = (size_t)t->ne[0];
-    const float scale = (t->role == ROLE_ROUTER ? 3.0f : 1.0f) / sqrtf((float)n);
-    for (size_t r = 0; r < rows; r++) {
-        float *row = s->values + r * n;
-        switch (t->role) {
-        case ROLE_NORM:
-            for (size_t i = 0; i < n; i++)
-                row[i] = 1.0f;
-            break;
-        case ROLE_EMBEDDING:
-            for (size_t i = 0; i < n; i++)
-                row[i] = 0.02f * (s->common[i] + (float)o->noise * next_normal(rng));
-            break;
-        case ROLE_ROUTER:
-        case ROLE_MATRIX:
-            for (size_t i = 0; i < n; i++)
-                row[i] = scale * next_normal(rng);
-            break;
-        }
-    }
-}
-
-static bool write_quantized(struct writer *w, const struct tensor *t, const struct options *o, struct scratch *s) {
-    const int64_t n = t->ne[0], at_once = (int64_t)s->n_values / n;
-    int64_t rows = (t->n_dims > 1 ? t->ne[1] : 1) * (t->n_dims > 2 ? t->ne[2] : 1);
-    uint64_t rng = stream_of(o->seed, t->name);
-    while (rows > 0) {
-        int64_t now = rows < at_once ? rows : at_once;
-        draw_values(t, o, s, (size_t)now, &rng);
-        size_t bytes = ggml_quantize_chunk(t->type, s->values, s->quants, 0, now, n,
-                                           ggml_quantize_requires_imatrix(t->type) ? s->imatrix : NULL);
-        if (bytes != (size_t)now * ggml_row_size(t->type, n)) {
-            complain("%s: ggml quantised %zu bytes where %zu were due", t->name, bytes,
-                     (size_t)now * ggml_row_size(t->type, n));
-            return false;
-        }
-        if (!writer_put(w, s->quants, bytes))
-            return false;
-        rows -= now;
-    }
-    return true;
-}
-
-/*
- * Random quants. A Q4_K weight is d * scale * q - dmin * min with 6-bit scale and min and 4-bit q, a
- * Q6_K weight d * scale * (q - 32) with 8-bit scale: the divisors are the deviations of those
- * products over random bits, and dmin = 7.5 d centres Q4_K. d and dmin lead a Q4_K block, d ends
- * a Q6_K block.
- */
-static bool write_random(struct writer *w, const struct tensor *t, const struct options *o, struct scratch *s) {
-    const size_t block = ggml_type_size(t->type), at_once = CHUNK_BYTES / block;
-    const float target = 1.0f / sqrtf((float)t->ne[0]);
-    const bool q4 = t->type == GGML_TYPE_Q4_K;
-    const ggml_fp16_t d = ggml_fp32_to_fp16(q4 ? target / 180.0f : target / (18.0f * 64.0f));
-    const ggml_fp16_t dmin = ggml_fp32_to_fp16(target / 180.0f * 7.5f);
-    size_t left = ggml_row_size(t->type, t->ne[0]) / block * (size_t)t->ne[1] * (size_t)(t->n_dims > 2 ? t->ne[2] : 1);
-    uint64_t rng = stream_of(o->seed, t->name);
-    while (left) {
-        size_t now = left < at_once ? left : at_once;
-        uint64_t *words = s->quants;
-        for (size_t i = 0; i < (now * block + 7) / 8; i++)
-            words[i] = next_u64(&rng);
-        for (char *b = s->quants, *end = b + now * block; b < end; b += block) {
-            if (q4) {
-                memcpy(b, &d, sizeof(d));
-                memcpy(b + sizeof(d), &dmin, sizeof(dmin));
-            } else {
-                memcpy(b + block - sizeof(d), &d, sizeof(d));
-            }
-        }
-        if (!writer_put(w, s->quants, now * block))
-            return false;
-        left -= now;
-    }
-    return true;
-}
-
 /* ---- files ------------------------------------------------------------------------------- */
 
 /* Where shard `no` of the model goes; a name as llama.cpp's own split tool gives it. */
@@ -774,8 +524,8 @@ static bool check_target(const char *path) {
 }
 
 /* Write the shard to `path`; *bytes grows by its size. */
-static bool write_shard(const char *path, const struct options *o, const struct plan *p, size_t first, size_t last,
-                        const struct gguf_context *g, struct scratch *s, uint64_t *bytes) {
+static bool write_shard(const char *path, const struct plan *p, size_t first, size_t last, const struct gguf_context *g,
+                        struct fill *f, uint64_t *bytes) {
     static const char zeros[GGUF_DEFAULT_ALIGNMENT];
     struct writer w;
     if (!writer_open(&w, path))
@@ -783,8 +533,7 @@ static bool write_shard(const char *path, const struct options *o, const struct 
     bool ok = write_metadata(&w, g);
     for (size_t i = first; ok && i < last; i++) {
         const struct tensor *t = &p->tensors[i];
-        bool fast = o->fill == FILL_FAST && t->role == ROLE_MATRIX;
-        ok = fast ? write_random(&w, t, o, s) : write_quantized(&w, t, o, s);
+        ok = fill_tensor(&w, t, f);
         size_t rest = gguf_get_tensor_size(g, (int64_t)(i - first)) % GGUF_DEFAULT_ALIGNMENT;
         ok = ok && writer_put(&w, zeros, (GGUF_DEFAULT_ALIGNMENT - rest) % GGUF_DEFAULT_ALIGNMENT);
     }
@@ -792,13 +541,21 @@ static bool write_shard(const char *path, const struct options *o, const struct 
     return writer_close(&w, ok);
 }
 
+static size_t longest_row(const struct plan *p) {
+    size_t longest = 0;
+    for (size_t i = 0; i < p->count; i++)
+        if ((size_t)p->tensors[i].ne[0] > longest)
+            longest = (size_t)p->tensors[i].ne[0];
+    return longest;
+}
+
 /* Every shard is written beside its name and renamed when all are complete: a reader never meets half a model. */
 static bool write_model(const struct options *o, const struct plan *p, const struct gguf_context *tokenizer) {
     char part[PATH_CAP], path[PATH_CAP];
-    struct scratch s = {0};
+    struct fill f;
     uint64_t bytes = 0;
     const size_t data_shards = (size_t)(o->shards - (o->metadata_first ? 1 : 0));
-    bool ok = make_scratch(&s, o);
+    bool ok = fill_init(&f, o->seed, o->noise, o->fast, longest_row(p));
     for (int64_t i = 0; ok && i < o->shards; i++) {
         shard_path(path, o, i, "");
         ok = check_target(path);
@@ -812,7 +569,7 @@ static bool write_model(const struct options *o, const struct plan *p, const str
         }
         struct gguf_context *g = shard_metadata(o, p, first, last, made, tokenizer);
         shard_path(part, o, made++, ".part");
-        ok = g && write_shard(part, o, p, first, last, g, &s, &bytes);
+        ok = g && write_shard(part, p, first, last, g, &f, &bytes);
         gguf_free(g);
     }
     for (int64_t i = 0; ok && i < o->shards; i++) {
@@ -827,7 +584,7 @@ static bool write_model(const struct options *o, const struct plan *p, const str
         shard_path(part, o, i, ".part");
         unlink(part);
     }
-    free_scratch(&s);
+    fill_free(&f);
     if (ok) {
         shard_path(path, o, 0, "");
         printf("%s: %" PRIu64 " bytes, %zu tensors\n", path, bytes, p->count);
@@ -864,7 +621,6 @@ int main(int argc, char **argv) {
     bool ok = plan_model(&p, &o) && write_model(&o, &p, tokenizer);
     free(p.tensors);
     gguf_free(tokenizer);
-    ggml_quantize_free();
     if (ok && fflush(stdout)) {
         complain("standard output: %s", strerror(errno));
         ok = false;

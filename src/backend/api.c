@@ -57,12 +57,12 @@ int sluice_mode_line(char *buf, size_t cap) {
     if (!cut) {
         snprintf(cache, sizeof cache, "cache %s", automatic ? "auto, sized at the first token" : "as set");
     } else if (budget) {
-        snprintf(cache, sizeof cache, "cache %llu MiB%s lru (room for %llu experts)",
-                 (unsigned long long)(st.cache_bytes >> 20), automatic ? " auto" : "", (unsigned long long)st.slots);
+        snprintf(cache, sizeof cache, "cache %llu MiB%s %s (room for %llu experts)",
+                 (unsigned long long)(st.cache_bytes >> 20), automatic ? " auto" : "",
+                 sluice_device.settings.policy == SLUICE_POLICY_LRU ? "lru" : "cycle", (unsigned long long)st.slots);
     } else {
         snprintf(cache, sizeof cache, "cache off%s, %llu MiB staging",
-                 automatic ? " (auto: too little memory for one token's experts)" : "",
-                 (unsigned long long)(st.cache_bytes >> 20));
+                 automatic ? " (auto: too little memory is left)" : "", (unsigned long long)(st.cache_bytes >> 20));
     }
     if (st.direct_io) {
         snprintf(reads, sizeof reads, "direct reads");

@@ -55,10 +55,10 @@ void device_report(const struct sluice_error *err);
 /* Note, for the mode line, that some expert weights are computed from memory, and why. First reason stays. */
 void device_note_plain(const char *why);
 
-/* Keep the counters as they are now, if there are models. Called before contexts and models go. */
+/* Keep the counters as they are now. Called before contexts and models go. */
 void device_keep_stats(void);
 
-/* The counters now, or as they were when there were models. */
+/* The counters, with sizes as they were when the most models were there. */
 void device_last_stats(struct sluice_stats *out);
 
 /* Print the mode line once, for host programs that asked for no silence. */

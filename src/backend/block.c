@@ -137,12 +137,6 @@ static uint32_t block_parts_ahead(struct ggml_cgraph *g, int i, const struct ggm
     return parts;
 }
 
-static void block_read_failed(struct block_exec *x, struct sluice_error *err) {
-    if (!engine_take_read_error(x->engine, err)) {
-        sluice_fail(err, SLUICE_ERR_IO, "reading an expert failed"); /* another context took the reason */
-    }
-}
-
 /* Rolling mode: acquire waiting experts until the window is full. Waits only when nothing is held. */
 static enum ggml_status block_refill(struct block_exec *x, const struct stream_weight *w, uint32_t *open, bool first,
                                      struct sluice_error *err) {
@@ -310,6 +304,10 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         block_release_all(x);
         status = block_route(x, ids, w->n_expert, err);
         x->phase = x->route.T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
+        if (status == GGML_STATUS_SUCCESS && !same) {
+            const int rc = engine_begin_block(x->engine, w->group, x->phase, (uint32_t)x->route.T, err);
+            status = rc == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED : rc ? GGML_STATUS_FAILED : status;
+        }
         if (status == GGML_STATUS_SUCCESS) {
             const struct engine_want want = {.group = w->group,
                                              .parts = block_parts_ahead(g, i, ids, w->group),
@@ -325,13 +323,10 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
             /* More experts than slots is no failure: they go through in a rolling window. */
             if (rc && rc != SLUICE_ERR_BUDGET) {
                 status = rc == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
-            } else if (rc && engine_capacity(x->engine, w->group) == 0) {
-                status = GGML_STATUS_FAILED; /* the budget itself was refused */
             }
         }
         if (status == GGML_STATUS_SUCCESS) {
             device_print_mode();
-            engine_count_block(x->engine, x->phase, (uint32_t)x->route.T, !same);
         }
     }
     if (status == GGML_STATUS_SUCCESS && x->route.n != x->route.K * x->route.T) {
@@ -378,7 +373,7 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
         collect_clear(&x->collect);
         if (x->collect.read_failed) {
             x->collect.read_failed = false;
-            block_read_failed(x, err);
+            engine_read_error(x->engine, err);
         }
         if (err->status == SLUICE_OK) {
             sluice_fail(err, status == GGML_STATUS_ALLOC_FAILED ? SLUICE_ERR_MEMORY : SLUICE_ERR_LLAMA,

@@ -43,14 +43,17 @@ void device_note_plain(const char *why) {
 void device_keep_stats(void) {
     struct sluice_stats s;
     engine_stats(sluice_device.engine, &s);
-    if (s.tensors) {
-        pthread_mutex_lock(&sluice_device.lock);
-        /* A model's shards are freed one after the other: what is left of it then is not what ran. */
-        if (s.slots || !sluice_device.last_stats.slots) {
-            sluice_device.last_stats = s;
-        }
-        pthread_mutex_unlock(&sluice_device.lock);
+    pthread_mutex_lock(&sluice_device.lock);
+    struct sluice_stats *last = &sluice_device.last_stats;
+    if (s.tensors >= last->tensors) {
+        *last = s;
+    } else {
+        /* Buffers of a model go one by one: what there was stays as it was with all of them. */
+        last->prompt = s.prompt;
+        last->generation = s.generation;
+        last->evictions = s.evictions;
     }
+    pthread_mutex_unlock(&sluice_device.lock);
 }
 
 void device_last_stats(struct sluice_stats *out) {
@@ -83,6 +86,7 @@ static int device_budget(void *ud, const struct bank *b, uint64_t *budget, struc
     for (uint32_t i = 0; i < b->n_groups; i++) {
         demand.bank += b->groups[i].n_parts ? b->groups[i].slot_bytes * b->groups[i].n_expert : 0;
     }
+    demand.bank += demand.bank / 16; /* slots of a class are as large as its largest bundle: at most that much more */
     for (uint32_t i = 0; i < b->n_files; i++) {
         files += b->files[i] ? b->files[i]->io.size : 0;
     }

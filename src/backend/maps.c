@@ -55,6 +55,19 @@ static bool maps_lookup(uintptr_t addr, struct maps_line *m) {
     return found;
 }
 
+/* All n bytes at an offset, or false. */
+static bool maps_read(int fd, char *dst, size_t n, uint64_t offset) {
+    size_t got = 0;
+    while (got < n) {
+        const ssize_t k = pread(fd, dst + got, n - got, (off_t)(offset + got));
+        if (k == 0 || (k < 0 && errno != EINTR)) {
+            return false;
+        }
+        got += k > 0 ? (size_t)k : 0;
+    }
+    return true;
+}
+
 /* Does the file behind fd hold, from offset on, what is mapped at addr? */
 static bool maps_verify(int fd, const char *addr, size_t size, uint64_t offset) {
     enum { SAMPLES = 5, BYTES = 64 };
@@ -67,7 +80,7 @@ static bool maps_verify(int fd, const char *addr, size_t size, uint64_t offset) 
     const size_t n = size < BYTES ? size : BYTES;
     for (size_t i = 0; i < SAMPLES; i++) {
         const size_t at = (size - n) / (SAMPLES - 1) * i;
-        if (pread(fd, got, n, (off_t)(offset + at)) != (ssize_t)n || memcmp(got, addr + at, n) != 0) {
+        if (!maps_read(fd, got, n, offset + at) || memcmp(got, addr + at, n) != 0) {
             return false;
         }
     }

@@ -47,7 +47,8 @@ static bool match_ours(const struct ggml_tensor *w) {
 static bool match_offer(const struct ggml_tensor *op) {
     struct match_load *l = &match_load;
     const struct ggml_tensor *w = op->src[0];
-    if (l->resident || w->ne[3] != 1 || !ggml_is_contiguous(w)) {
+    /* Per-expert scales are offered with the same operation: one number an expert, no slices. */
+    if (l->resident || w->ne[2] < 2 || w->ne[3] != 1 || !ggml_is_contiguous(w)) {
         return false;
     }
     if (l->buffers_made || l->owner == 0) {

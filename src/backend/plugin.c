@@ -45,7 +45,7 @@ ggml_backend_reg_t ggml_backend_init(void) {
     struct sluice_settings s;
     struct sluice_error bad, err;
     if (sluice_device.engine) {
-        return NULL; /* loaded twice: the device of the first time serves */
+        return &sluice_device.reg; /* loaded twice: ggml keeps one of the same registration */
     }
     sluice_settings_default(&s);
     sluice_settings_from_env(&s, &bad);

@@ -22,7 +22,7 @@ struct plan_demand {
  *           demand always, and below one token's demand under LRU unless forced: there LRU hits
  *           nothing. Never more than the bank.
  *   auto:   what the limits leave after `reserved` and the floor, at most the bank; 0 when that is
- *           less than one token's demand.
+ *           less than one layer's demand, under LRU one token's.
  */
 int plan_cache_budget(const struct sluice_settings *s, const struct plan_demand *d, const struct plan_limits *l,
                       uint64_t *budget, struct sluice_error *err);

@@ -16,7 +16,7 @@
 void sluice_settings_default(struct sluice_settings *s) {
     *s = (struct sluice_settings){
         .cache = SLUICE_CACHE_AUTO,
-        .policy = SLUICE_POLICY_LRU,
+        .policy = SLUICE_POLICY_CYCLE,
         .direct_io = true,
         .io_threads = 4,
     };
@@ -121,8 +121,8 @@ static bool set_floor(struct sluice_settings *s, const char *v) {
 }
 
 static bool set_policy(struct sluice_settings *s, const char *v) {
-    s->policy = SLUICE_POLICY_LRU;
-    return strcmp(v, "lru") == 0;
+    s->policy = strcmp(v, "lru") == 0 ? SLUICE_POLICY_LRU : SLUICE_POLICY_CYCLE;
+    return s->policy == SLUICE_POLICY_LRU || strcmp(v, "cycle") == 0;
 }
 
 static bool set_force(struct sluice_settings *s, const char *v) {
@@ -154,7 +154,7 @@ static const struct {
 } settings_table[] = {
     {"cache", "SLUICE_CACHE", set_cache, "auto, off, 0 or a size such as 2000MiB or 4GiB"},
     {"cache_floor", "SLUICE_CACHE_FLOOR", set_floor, "a size such as 512MiB"},
-    {"cache_policy", "SLUICE_CACHE_POLICY", set_policy, "lru"},
+    {"cache_policy", "SLUICE_CACHE_POLICY", set_policy, "cycle or lru"},
     {"force_cache", "SLUICE_FORCE_CACHE", set_force, "0 or 1"},
     {"io_threads", "SLUICE_IO_THREADS", set_threads, "1..64"},
     {"direct_io", "SLUICE_DIRECT_IO", set_direct, "0 or 1"},

@@ -11,8 +11,8 @@
  *
  * What happens when reads fail: the part becomes PART_FAILED, the first reason is kept, the caller
  * sees the state and fails its graph. Nothing is computed from a part that is not PART_READY. The
- * part becomes FAILED only when the last of its requests ended, and may be asked for again: a passing fault (a network file
- * system, an unplugged disk) costs one generation, not the process.
+ * part becomes FAILED only when the last of its requests ended, and may be asked for again: a passing fault (a network
+ * file system, an unplugged disk) costs one generation, not the process.
  *
  * When the arena is cut: at the first acquire after the bank changed, not at load. Host programs
  * allocate their KV cache and compute buffers after the weights; only at the first compute is it
@@ -66,7 +66,7 @@ struct engine {
     struct engine_read_count read[ENGINE_PHASES]; /* by phase */
 
     pthread_mutex_t error_lock;     /* guards the next */
-    struct sluice_error read_error; /* the first failed read not yet reported */
+    struct sluice_error read_error; /* the last failed read */
 };
 
 static double engine_now(void) {
@@ -117,11 +117,9 @@ static void engine_read_done(void *ud, const struct lane_request *r, int64_t got
          * as long as its tensors have requests; reading names here needs no lock. */
         const struct bank_tensor *t = &e->bank.tensors[e->bank.groups[s->group].tensor[r->part]];
         pthread_mutex_lock(&e->error_lock);
-        if (e->read_error.status == SLUICE_OK) {
-            sluice_fail(&e->read_error, SLUICE_ERR_IO, "%s: reading expert %u of tensor %s at offset %llu failed: %s",
-                        r->file->path, s->expert, t->name, (unsigned long long)r->offset,
-                        error == ENODATA ? "the file ended early" : strerror(error));
-        }
+        sluice_fail(&e->read_error, SLUICE_ERR_IO, "%s: reading expert %u of tensor %s at offset %llu failed: %s",
+                    r->file->path, s->expert, t->name, (unsigned long long)r->offset,
+                    error == ENODATA ? "the file ended early" : strerror(error));
         pthread_mutex_unlock(&e->error_lock);
         atomic_fetch_or_explicit(&s->pending[r->part], SLOT_PENDING_FAILED, memory_order_relaxed);
     }
@@ -252,6 +250,17 @@ static int engine_cut(struct engine *e, struct sluice_error *err) {
     return SLUICE_OK;
 }
 
+/* With the lock held, by a caller without pins: let those pass who wait to cut the arena; cut it if that is due. */
+static int engine_ready(struct engine *e, struct sluice_error *err) {
+    for (;;) {
+        const uint32_t seen = event_read(&e->changed);
+        if (!e->quiescing) {
+            return e->cut ? SLUICE_OK : engine_cut(e, err);
+        }
+        engine_sleep(e, seen);
+    }
+}
+
 /* ---- acquire and release -------------------------------------------------------------------- */
 
 /* Is part p of the slot neither there nor on its way? Of a failed part all requests have ended. */
@@ -267,7 +276,7 @@ static bool engine_plan_part(struct engine *e, uint32_t slot, uint32_t p, enum e
     const struct bank_tensor *t = &e->bank.tensors[g->tensor[p]];
     const struct bank_window w = bank_window_of(&e->bank, g->tensor[p], s->expert);
     const uint64_t need = w.skip + t->slice; /* the window's tail past the slice may lie past the file's end */
-    const uint64_t chunk = (ENGINE_CHUNK + w.file->align - 1) / w.file->align * w.file->align;
+    const uint64_t chunk = ((uint64_t)ENGINE_CHUNK + w.file->align - 1) / w.file->align * w.file->align;
     const size_t pieces = (size_t)((need + chunk - 1) / chunk);
     if (*n + pieces > e->requests_cap) {
         size_t cap = e->requests_cap ? e->requests_cap * 2 : 64;
@@ -418,6 +427,19 @@ static int engine_read(struct engine *e, const struct engine_want *w, const uint
     return SLUICE_OK;
 }
 
+int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, uint32_t rows,
+                       struct sluice_error *err) {
+    pthread_mutex_lock(&e->lock);
+    const int rc = engine_ready(e, err);
+    if (rc == SLUICE_OK) {
+        slots_visit(&e->slots, group);
+        e->phase[phase].blocks++;
+        e->phase[phase].tokens += rows;
+    }
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
 int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot, uint32_t *granted,
                    struct sluice_error *err) {
     *granted = 0;
@@ -431,15 +453,9 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
         if (!w->wait && (!e->cut || e->quiescing)) {
             break; /* the caller holds pins or can come back later; it must not keep a cut waiting */
         }
-        if (e->quiescing) {
-            engine_sleep(e, seen);
-            continue;
-        }
-        if (!e->cut) {
-            rc = engine_cut(e, err);
-            if (rc) {
-                break;
-            }
+        rc = w->wait ? engine_ready(e, err) : SLUICE_OK;
+        if (rc) {
+            break;
         }
         const struct slot_class *c = &e->slots.classes[e->slots.class_of_group[w->group]];
         if (w->all && w->n > c->n) {
@@ -524,25 +540,16 @@ uint32_t engine_capacity(struct engine *e, uint32_t group) {
 
 /* ---- counters ------------------------------------------------------------------------------- */
 
-void engine_count_block(struct engine *e, enum engine_phase phase, uint32_t rows, bool first) {
-    pthread_mutex_lock(&e->lock);
-    e->phase[phase].blocks += first;
-    e->phase[phase].tokens += first ? rows : 0;
-    pthread_mutex_unlock(&e->lock);
-}
-
 void engine_count_compute(struct engine *e, enum engine_phase phase, double seconds) {
     pthread_mutex_lock(&e->lock);
     e->phase[phase].compute_s += seconds;
     pthread_mutex_unlock(&e->lock);
 }
 
-bool engine_take_read_error(struct engine *e, struct sluice_error *out) {
+void engine_read_error(struct engine *e, struct sluice_error *out) {
     pthread_mutex_lock(&e->error_lock);
     *out = e->read_error;
-    sluice_ok(&e->read_error);
     pthread_mutex_unlock(&e->error_lock);
-    return out->status != SLUICE_OK;
 }
 
 void engine_stats(struct engine *e, struct sluice_stats *out) {

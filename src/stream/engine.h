@@ -99,12 +99,22 @@ void engine_release(struct engine *e, const uint32_t *slot, uint32_t n);
 /* The most bundles of a group that can be pinned at once. 0 before the first acquire. */
 uint32_t engine_capacity(struct engine *e, uint32_t group);
 
-/* Account a finished block: rows (tokens) and seconds of computing. */
-void engine_count_block(struct engine *e, enum engine_phase phase, uint32_t rows, bool first);
+/*
+ * A block begins: `rows` tokens were routed to experts of `group`. Once per block, before its first
+ * acquire: the policies' clock, and the counters. Cuts the arena if that is due; fails like
+ * engine_acquire. The caller holds no pins.
+ */
+int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, uint32_t rows,
+                       struct sluice_error *err);
+
+/* Account seconds of computing. */
 void engine_count_compute(struct engine *e, enum engine_phase phase, double seconds);
 
-/* Why reads failed, and clear it; false: they did not. */
-bool engine_take_read_error(struct engine *e, struct sluice_error *out);
+/*
+ * Why the last read that failed did so; SLUICE_OK when none ever did. For callers that saw
+ * PART_FAILED: contexts that wait for the same part all get the reason.
+ */
+void engine_read_error(struct engine *e, struct sluice_error *out);
 
 /* Counters so far. */
 void engine_stats(struct engine *e, struct sluice_stats *out);

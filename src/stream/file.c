@@ -83,7 +83,10 @@ static bool file_verify_direct(struct stream_file *f) {
         const uint64_t offset = (i == FILE_VERIFY_BLOCKS - 1 ? last : index) * block;
         const int64_t want = file_pread_all(f->fd, plain, offset, block);
         /* One request only: the odd tail may come short here and is finished buffered later. */
-        const ssize_t got = pread(f->fd_direct, direct, block, (off_t)offset);
+        ssize_t got;
+        do {
+            got = pread(f->fd_direct, direct, block, (off_t)offset);
+        } while (got < 0 && errno == EINTR);
         if (want < 0 || got < 0 || (got < want && offset + block <= f->size)) {
             snprintf(f->why_buffered, sizeof f->why_buffered, "direct reads fail (%s)",
                      got < 0 ? strerror(errno) : "short");

@@ -7,22 +7,50 @@
 
 #include "sluice.h"
 
-struct policy;
-
 /* May slot `slot` be evicted now? (Not while it is pinned or being read.) */
 typedef bool (*policy_evictable_fn)(void *ud, uint32_t slot);
 
-/* Order up to n_slots slots, numbered from 0. NULL: out of memory. Not thread-safe: the owner locks. */
-struct policy *policy_create(enum sluice_policy kind, uint32_t n_slots);
+/* What an instance has to order. */
+struct policy_shape {
+    uint32_t n_slots;   /* slots, numbered from 0 */
+    uint32_t n_groups;  /* groups (layers); they are visited in ascending order, over and over */
+    uint32_t n_bundles; /* bundles of all groups, those without a slot included */
+};
+
+struct policy;
+
+/* One way of ordering. Every function but create gets a policy that its create made. */
+struct policy_ops {
+    struct policy *(*create)(const struct policy_shape *shape); /* NULL: out of memory */
+    void (*destroy)(struct policy *p);
+    void (*visit)(struct policy *p, uint32_t group); /* (optional) see policy_visit */
+    void (*touch)(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
+    void (*remove)(struct policy *p, uint32_t slot);
+    uint32_t (*victim)(struct policy *p, policy_evictable_fn evictable, void *ud);
+};
+
+/* What every policy begins with. */
+struct policy {
+    const struct policy_ops *ops; /* its functions */
+};
+
+extern const struct policy_ops policy_lru;   /* policy_lru.c */
+extern const struct policy_ops policy_cycle; /* policy_cycle.c */
+
+/* A policy of that kind. NULL: out of memory. Not thread-safe: the owner locks. */
+struct policy *policy_create(enum sluice_policy kind, const struct policy_shape *shape);
 void policy_destroy(struct policy *p);
 
-/* The bundle in `slot` was used (just filled, or hit). */
-void policy_touch(struct policy *p, uint32_t slot);
+/* A block of `group` begins: its experts are touched next. Called once per block, for all classes. */
+void policy_visit(struct policy *p, uint32_t group);
+
+/* `bundle` of `group`, which is in `slot`, was used (just placed, or hit). */
+void policy_touch(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
 
 /* `slot` no longer holds a bundle. Does nothing when it held none. */
 void policy_remove(struct policy *p, uint32_t slot);
 
 /* The slot to evict, among those that hold a bundle and are evictable; UINT32_MAX: none. */
-uint32_t policy_victim(const struct policy *p, policy_evictable_fn evictable, void *ud);
+uint32_t policy_victim(struct policy *p, policy_evictable_fn evictable, void *ud);
 
 #endif

@@ -150,7 +150,8 @@ int slots_create(struct slots *s, const struct bank *b, uint64_t budget, enum sl
     char *at = (char *)(((uintptr_t)s->memory + SLOTS_HUGE - 1) / SLOTS_HUGE * SLOTS_HUGE);
     for (uint32_t i = 0; i < s->n_classes; i++) {
         struct slot_class *c = &s->classes[i];
-        c->policy = policy_create(policy, c->n);
+        const struct policy_shape shape = {.n_slots = c->n, .n_groups = s->n_groups, .n_bundles = (uint32_t)n_table};
+        c->policy = policy_create(policy, &shape);
         c->free_list = calloc(c->n, sizeof *c->free_list);
         if (!c->policy || !c->free_list) {
             rc = sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: out of memory");
@@ -237,6 +238,13 @@ uint32_t slots_place(struct slots *s, const struct bank *b, uint32_t group, uint
 }
 
 void slots_touch(struct slots *s, uint32_t slot) {
-    struct slot_class *c = &s->classes[s->slot[slot].class_id];
-    policy_touch(c->policy, slot - c->first);
+    const struct slot *x = &s->slot[slot];
+    struct slot_class *c = &s->classes[x->class_id];
+    policy_touch(c->policy, slot - c->first, x->group, s->table_of_group[x->group] + x->expert);
+}
+
+void slots_visit(struct slots *s, uint32_t group) {
+    for (uint32_t i = 0; i < s->n_classes; i++) {
+        policy_visit(s->classes[i].policy, group);
+    }
 }

@@ -76,6 +76,9 @@ int32_t slots_find(const struct slots *s, uint32_t group, uint32_t expert);
  */
 uint32_t slots_place(struct slots *s, const struct bank *b, uint32_t group, uint32_t expert, bool *evicted);
 
+/* A block of a group begins, for the policies. */
+void slots_visit(struct slots *s, uint32_t group);
+
 /* Note a use, for the policy. */
 void slots_touch(struct slots *s, uint32_t slot);
 

@@ -41,7 +41,7 @@ refused 2 "unexpected argument" "arguments too many for info" "$sluice" info "$m
 refused 2 "--cache 12x: must be a size" "--cache 12x" "${run[@]}" --cache 12x
 refused 2 "--cache -1: must be a size" "--cache -1" "${run[@]}" --cache -1
 refused 2 "must be a size" "--cache with nothing" "${run[@]}" --cache=
-refused 2 "--cache-policy mru: must be lru" "--cache-policy mru" "${run[@]}" --cache-policy mru
+refused 2 "--cache-policy mru: must be cycle or lru" "--cache-policy mru" "${run[@]}" --cache-policy mru
 for value in 0 65 x 4x "" 1.5 +4 " 4" 99999999999999999999; do
     refused 2 "must be 1..64" "--io-threads '$value'" "${run[@]}" --io-threads "$value"
 done

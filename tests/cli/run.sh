@@ -70,7 +70,7 @@ if cmp -s out.txt seeded.txt; then fail "another seed gave the same text"; else 
 
 # Budgets that cannot work are refused with the numbers.
 refused 1 "less than one layer needs" "a cache under a layer's demand" "${run[@]}" -q --cache 1KiB
-refused 1 "less than one token needs" "a cache under a token's demand" "${run[@]}" -q --cache "$((demand * 3 / 4))B"
+refused 1 "less than one token needs" "a cache under a token's demand" "${run[@]}" -q --cache-policy lru --cache "$((demand * 3 / 4))B"
 
 for settings in "--cache 0" "--cache ${demand}B --force-cache --ubatch 3" "--seed 5 --n-expert-used 1"; do
     # shellcheck disable=SC2086 # words

@@ -166,6 +166,12 @@ gate_shapes() {
     done
     check "buffered" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" "streams cold buffered" "$model"
     check "buffered" "$(third_cache "$model") SLUICE_DIRECT_IO=0" "streams evicts hits buffered" "$model"
+    # Every optimisation has a path without it, which must give the same bytes: the kernel, the policy.
+    for n in SLUICE_KERNEL=reference SLUICE_CACHE_POLICY=lru; do
+        check "without ($n)" "SLUICE_CACHE=off $n" "streams cold" "$model"
+        check "without ($n)" "$(tight_cache "$model") $n" "streams evicts" "$model"
+        check "without ($n)" "$(third_cache "$model") $n" "streams evicts hits" "$model"
+    done
     check "room for all" "SLUICE_CACHE=1GiB" "streams hits" "$model"
     check "auto" "" "streams" "$model"
 }

@@ -14,6 +14,7 @@ static const struct plan_limits roomy = {.total = 64000 * MIB, .available = 6000
 static struct sluice_settings fixed(uint64_t bytes) {
     struct sluice_settings s;
     sluice_settings_default(&s);
+    s.policy = SLUICE_POLICY_LRU;
     s.cache = SLUICE_CACHE_FIXED;
     s.cache_bytes = bytes;
     return s;
@@ -69,12 +70,21 @@ static void test_fixed(void **state) {
     s.force_cache = false;
     s.cache_bytes = 1;
     refused(&s, "less than one layer", "(20.0 MiB", "960.0 MiB");
+    /* The cycle policy has no cliff at one token: nothing needs to be forced above one layer. */
+    s.policy = SLUICE_POLICY_CYCLE;
+    s.cache_bytes = 500 * MIB;
+    assert_int_equal(granted(&s, &demand, &roomy), 500 * MIB);
+    s.cache_bytes = 20 * MIB;
+    assert_int_equal(granted(&s, &demand, &roomy), 20 * MIB);
+    s.cache_bytes = 20 * MIB - 1;
+    refused(&s, "less than one layer", "(20.0 MiB", "960.0 MiB");
 }
 
 static void test_auto(void **state) {
     (void)state;
     struct sluice_settings s;
     sluice_settings_default(&s);
+    s.policy = SLUICE_POLICY_LRU;
     assert_int_equal(granted(&s, &demand, &roomy), 17000 * MIB); /* room for all */
     struct plan_limits l = {.total = 6144 * MIB, .available = 5000 * MIB};
     assert_int_equal(plan_floor(&s, &l), 384 * MIB);
@@ -84,6 +94,13 @@ static void test_auto(void **state) {
     /* One token's demand or nothing. */
     l.available = (1000 + 1 + 960) * MIB;
     assert_int_equal(granted(&s, &demand, &l), 960 * MIB);
+    l.available--;
+    assert_int_equal(granted(&s, &demand, &l), 0);
+    /* With the cycle policy one layer's demand is enough. */
+    s.policy = SLUICE_POLICY_CYCLE;
+    assert_int_equal(granted(&s, &demand, &l), 960 * MIB - 1);
+    l.available = (1000 + 1 + 20) * MIB;
+    assert_int_equal(granted(&s, &demand, &l), 20 * MIB);
     l.available--;
     assert_int_equal(granted(&s, &demand, &l), 0);
     l.available = 0;

@@ -165,7 +165,7 @@ static void test_default(void **state) {
     memset(&s, 0xee, sizeof s);
     sluice_settings_default(&s);
     assert_int_equal(s.cache, SLUICE_CACHE_AUTO);
-    assert_int_equal(s.policy, SLUICE_POLICY_LRU);
+    assert_int_equal(s.policy, SLUICE_POLICY_CYCLE);
     assert_int_equal(s.io_threads, 4);
     assert_int_equal(s.floor_bytes, 0);
     assert_true(s.direct_io);
@@ -235,7 +235,7 @@ static const char *const bad[][2] = {
     {"cache_policy", ""},
     {"cache_policy", "LRU"},
     {"cache_policy", "lru2"},
-    {"cache_policy", "cycle"},
+    {"cache_policy", "cycles"},
     {"force_cache", ""},
     {"force_cache", "2"},
     {"force_cache", "yes"},

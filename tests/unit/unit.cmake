@@ -7,7 +7,7 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
 file(GLOB unit_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/stream/*.c ${CMAKE_SOURCE_DIR}/src/plan/*.c)
 add_library(sluice_checked STATIC ${unit_sources} ${CMAKE_CURRENT_LIST_DIR}/unit.c)
-target_link_libraries(sluice_checked PUBLIC sluice_options PkgConfig::CMOCKA Threads::Threads)
+target_link_libraries(sluice_checked PUBLIC sluice_options PkgConfig::CMOCKA Threads::Threads m)
 target_compile_options(sluice_checked PUBLIC -UNDEBUG)
 target_include_directories(sluice_checked PUBLIC ${CMAKE_CURRENT_LIST_DIR})
 
