@@ -72,7 +72,8 @@ bool sluice_parse_size(const char *text, uint64_t *bytes) {
             if (units[i].shift == 0 && scale > 1) {
                 return false; /* half a byte */
             }
-            const unsigned __int128 sum = (whole << units[i].shift) + ((unsigned __int128)part << units[i].shift) / scale;
+            const unsigned __int128 sum =
+                (whole << units[i].shift) + ((unsigned __int128)part << units[i].shift) / scale;
             if (sum > INT64_MAX) {
                 return false;
             }
