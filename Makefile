@@ -29,7 +29,7 @@ format: ## rewrite the sources with clang-format
 
 check: ## check formatting and the include rules, without building
 	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror
-	@tests/include-rules.sh
+	@bash tests/include-rules.sh .
 
 install: build ## install to PREFIX (default /usr/local)
 	@cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)

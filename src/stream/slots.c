@@ -104,8 +104,7 @@ static uint64_t slots_share(struct slots *s, uint64_t budget) {
     s->n_slots = 0;
     for (uint32_t i = 0; i < s->n_classes; i++) {
         struct slot_class *c = &s->classes[i];
-        /* budget * (slot_bytes * bundles / bank) / slot_bytes, exact: a budget of the whole bank holds the whole bank
-         */
+        /* budget * (slot_bytes * bundles / bank) / slot_bytes, exactly: a budget of the bank holds the bank. */
         uint64_t n = budget >= bank ? c->bundles
                      : budget       ? (uint64_t)((unsigned __int128)budget * c->bundles / bank)
                                     : SLOTS_STAGING / c->slot_bytes;
