@@ -72,11 +72,8 @@ void buffer_type_init(struct ggml_backend_buffer_type *t, ggml_backend_dev_t dev
 /* A weights buffer over [ptr, ptr + size), which should lie in a mapped model file. */
 ggml_backend_buffer_t buffer_from_host_ptr(ggml_backend_dev_t dev, void *ptr, size_t size, size_t max_tensor_size);
 
-/*
- * Give back the page cache under all expert tensors that are read directly: a program that mapped
- * the model populated (llama.cpp's default) has read them all once, for nothing.
- */
-void buffer_drop_pages(void);
+/* After loading, once per file: have the dense weights read ahead, and give back what was read of the experts. */
+void buffer_advise_pages(void);
 
 /* The streamed weight behind a MUL_MAT_ID's src[0], or NULL: its data is in memory. */
 const struct stream_weight *buffer_weight(const struct ggml_tensor *w);

@@ -16,21 +16,15 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
 #include "backend/maps.h"
+#include "backend/pages.h"
 #include "plan/limits.h"
 #include "stream/error.h"
 
 enum { BUFFER_ALIGN = 64 }; /* bytes, for vector loads; ggml's CPU buffers promise 32 or 64 */
-
-struct buffer_range {
-    char *start; /* page-aligned address */
-    size_t len;  /* bytes, whole pages */
-};
 
 struct sluice_buffer {
     void *base;                     /* first byte */
@@ -42,8 +36,10 @@ struct sluice_buffer {
     uint32_t top_k;                 /* experts per token that the load announced */
     struct stream_weight **weights; /* tensors registered, for removal */
     uint32_t *tensors;              /* their ids */
-    struct buffer_range *ranges;    /* the whole pages under each */
-    int fd;                         /* the file, for giving back its page cache; -1 when not mapped */
+    struct pages_range *ranges;     /* the bytes of the mapping under each */
+    int fd;                         /* the file, for advice on its page cache; -1 when not mapped */
+    uint64_t file_size;             /* its size, bytes */
+    bool advised;                   /* buffer_advise_pages is done with it */
     size_t n, cap;                  /* how many, and room */
     struct sluice_buffer *next;     /* in sluice_device.buffers, when mapped */
 };
@@ -84,7 +80,7 @@ static void *buffer_base(ggml_backend_buffer_t buffer) {
     return b->base ? b->base : (void *)(uintptr_t)BUFFER_ALIGN;
 }
 
-/* Make room for one more weight. Caller holds the device's lock, since buffer_drop_pages walks the arrays. */
+/* Make room for one more weight. Caller holds the device's lock, since buffer_advise_pages walks the arrays. */
 static bool buffer_grow(struct sluice_buffer *b) {
     if (b->n < b->cap) {
         return true;
@@ -98,7 +94,7 @@ static bool buffer_grow(struct sluice_buffer *b) {
     if (t) {
         b->tensors = t;
     }
-    struct buffer_range *r = reallocarray(b->ranges, cap, sizeof *r);
+    struct pages_range *r = reallocarray(b->ranges, cap, sizeof *r);
     if (r) {
         b->ranges = r;
     }
@@ -109,26 +105,13 @@ static bool buffer_grow(struct sluice_buffer *b) {
     return true;
 }
 
-/* The whole pages within [data, data + size): neighbours in the first and last page are dense weights, perhaps. */
-static struct buffer_range buffer_pages(const void *data, size_t size) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t start = ((uintptr_t)data + page - 1) / page * page, end = ((uintptr_t)data + size) / page * page;
-    return (struct buffer_range){.start = (char *)start, .len = end > start ? end - start : 0};
-}
-
-void buffer_drop_pages(void) {
-    if (!sluice_device.settings.direct_io) {
-        return; /* buffered reads live off the page cache */
-    }
+void buffer_advise_pages(void) {
     pthread_mutex_lock(&sluice_device.lock);
     for (struct sluice_buffer *b = sluice_device.buffers; b; b = b->next) {
-        for (size_t i = 0; i < b->n; i++) {
-            const struct buffer_range *r = &b->ranges[i];
-            /* Unmap first: the kernel keeps pages that somebody has mapped. Failures cost memory, not bytes. */
-            if (r->len && madvise(r->start, r->len, MADV_DONTNEED) == 0) {
-                posix_fadvise(b->fd, (off_t)(b->offset + (uint64_t)(r->start - (char *)b->base)), (off_t)r->len,
-                              POSIX_FADV_DONTNEED);
-            }
+        if (!b->advised) {
+            char *start = (char *)b->base - b->offset;
+            pages_advise(b->fd, start, b->file_size, b->ranges, b->n, sluice_device.settings.direct_io);
+            b->advised = true;
         }
     }
     pthread_mutex_unlock(&sluice_device.lock);
@@ -164,7 +147,7 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
     pthread_mutex_lock(&sluice_device.lock);
     b->weights[b->n] = w;
     b->tensors[b->n] = w->tensor;
-    b->ranges[b->n++] = buffer_pages(t->data, ggml_nbytes(t));
+    b->ranges[b->n++] = (struct pages_range){.start = t->data, .len = ggml_nbytes(t)};
     pthread_mutex_unlock(&sluice_device.lock);
     t->extra = w;
     return GGML_STATUS_SUCCESS;
@@ -310,6 +293,7 @@ ggml_backend_buffer_t buffer_from_host_ptr(ggml_backend_dev_t dev, void *ptr, si
         if (engine_add_file(sluice_device.engine, m.fd, m.path, &b->file, &err) == SLUICE_OK) {
             b->mapped = true;
             b->offset = m.offset;
+            b->file_size = m.size;
             b->fd = m.fd;
             pthread_mutex_lock(&sluice_device.lock);
             b->next = sluice_device.buffers;

@@ -174,7 +174,7 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
         device_report(&err);
         return NULL;
     }
-    buffer_drop_pages();
+    buffer_advise_pages();
     ggml_backend_t backend = calloc(1, sizeof *backend);
     ggml_backend_t cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     struct block_exec *x = backend && cpu ? block_create(cpu, sluice_device.engine) : NULL;

@@ -140,5 +140,12 @@ int maps_find(const void *addr, size_t size, struct maps_file *out, struct sluic
         return sluice_fail(err, SLUICE_ERR_IO, "%s: cannot be opened again, or is no longer the file that is mapped",
                            m.path);
     }
+    struct stat st;
+    if (fstat(out->fd, &st)) {
+        close(out->fd);
+        out->fd = -1;
+        return sluice_fail(err, SLUICE_ERR_IO, "%s: %s", m.path, strerror(errno));
+    }
+    out->size = (uint64_t)st.st_size;
     return sluice_ok(err);
 }

@@ -10,6 +10,7 @@
 struct maps_file {
     int fd;          /* opened for reading; the caller closes it */
     uint64_t offset; /* file offset of the address, bytes */
+    uint64_t size;   /* of the file, bytes */
     char path[4096]; /* for messages */
 };
 
