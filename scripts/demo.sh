@@ -11,7 +11,7 @@ cmake -S . -B "$build" -G Ninja -DSLUICE_TESTS=OFF >/dev/null
 cmake --build "$build" | tail -n 1
 
 model=models/demo.gguf
-prompt="Once upon a time"
+prompt=$'Request: Tell me a story about a baker.\n\n'
 if [ ! -f "$model" ]; then
     # Until the trained demo model is there: random weights, so the text means nothing.
     model=$build/demo.gguf
@@ -20,10 +20,10 @@ if [ ! -f "$model" ]; then
         --top-k 4 --vocab-from "$vocab"
 fi
 
-# The expert bank in MiB, a quarter of it, and a little for rounding every slice to disk blocks.
-bank=$("$build/bin/sluice" info --json "$model" |
-    sed -n 's/.*"bank_bytes": *\([0-9]*\).*/\1/p' | head -n 1)
-cache=$((bank / 4 / 1024))KiB
+# A quarter of the experts, each of whose slices is rounded outward to disk blocks of 4 KiB.
+fact() { "$build/bin/sluice" info --json "$model" | sed -n 's/.*"'"$1"'": *\([0-9]*\).*/\1/p' | head -n 1; }
+slices=$(($(fact expert_tensors) * $(fact experts)))
+cache=$(((($(fact bank_bytes) + slices * 8192) / 4 + 1023) / 1024))KiB
 
 echo
-exec "$build/bin/sluice" run -m "$model" -p "$prompt" -n 120 --temp 0.8 --seed 7 --cache "$cache" --compare-resident
+exec "$build/bin/sluice" run -m "$model" -p "$prompt" -n 200 --temp 0.6 --top-p 0.9 --seed 2 --cache "$cache" --compare-resident
