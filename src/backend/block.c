@@ -321,7 +321,9 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
             const int rc = engine_acquire(x->engine, &want, x->slot, &got, err);
             x->held = got > 0;
             /* More experts than slots is no failure: they go through in a rolling window. */
-            if (rc && rc != SLUICE_ERR_BUDGET) {
+            if (rc == SLUICE_ERR_BUDGET) {
+                sluice_ok(err);
+            } else if (rc) {
                 status = rc == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
             }
         }
