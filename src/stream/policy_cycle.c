@@ -11,8 +11,8 @@
  * that come next; here they are the last to go, so there is no cliff at one token's demand.
  *
  * p is the mean of two decaying frequencies, with half-lives of 4 and of 64 visits: what the text is
- * about now, and what the model likes in general. Measured by replay of real traces (decode, MiB per
- * token; half-life 8 is one frequency alone):
+ * about now, and what the model likes in general. By replay of real traces with a throw-away
+ * simulator of one pool (decode, MiB per token; half-life 8 is one frequency alone):
  *
  *     trace, budget MiB      LRU    half-life 8   4 and 64
  *     Qwen3-30B k6    500    785        561          556
