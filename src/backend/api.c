@@ -71,9 +71,8 @@ int sluice_mode_line(char *buf, size_t cap) {
         engine_buffered_reason(sluice_device.engine, reason, sizeof reason);
         snprintf(reads, sizeof reads, "buffered reads (%s)", reason);
     }
-    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %u lanes, lossless%s%s%s", st.tensors,
-                    (double)st.bank_bytes / (1 << 20), cache, reads, st.lanes, why[0] ? "; not streamed: " : "", why,
-                    "");
+    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %u lanes, lossless%s%s", st.tensors,
+                    (double)st.bank_bytes / (1 << 20), cache, reads, st.lanes, why[0] ? "; not streamed: " : "", why);
 }
 
 const char *sluice_version(void) {

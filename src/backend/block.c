@@ -55,6 +55,13 @@ struct block_exec {
 
 enum todo { TODO_WAITING, TODO_OPEN, TODO_DONE }; /* not acquired, acquired, computed */
 
+/* ggml's word for what the engine said. */
+static enum ggml_status block_status(int rc) {
+    return rc == SLUICE_OK           ? GGML_STATUS_SUCCESS
+           : rc == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED
+                                     : GGML_STATUS_FAILED;
+}
+
 struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
     struct block_exec *x = calloc(1, sizeof *x);
     if (!x || !collect_init(&x->collect, cpu, !sluice_device.settings.reference_kernel, &x->route)) {
@@ -86,8 +93,10 @@ void block_set_threads(struct block_exec *x, int n) {
 /* Run what was collected and account its time. */
 static enum ggml_status block_flush(struct block_exec *x) {
     const enum ggml_status status = collect_flush(&x->collect);
-    engine_count_compute(x->engine, x->phase, x->collect.compute_s);
-    x->collect.compute_s = 0;
+    if (x->collect.compute_s != 0) { /* nothing was collected: nothing to count, and no lock to take */
+        engine_count_compute(x->engine, x->phase, x->collect.compute_s);
+        x->collect.compute_s = 0;
+    }
     return status;
 }
 
@@ -98,7 +107,7 @@ static enum ggml_status block_route(struct block_exec *x, const struct ggml_tens
                                     struct sluice_error *err) {
     const int rc = route_read(&x->route, ids, n_expert, err);
     if (rc) {
-        return rc == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
+        return block_status(rc);
     }
     if (n_expert > x->cap_places) {
         uint32_t *slot = reallocarray(x->slot, n_expert, sizeof *slot);
@@ -158,7 +167,7 @@ static enum ggml_status block_refill(struct block_exec *x, const struct stream_w
                                      .wait = *open == 0};
     const int rc = engine_acquire(x->engine, &want, x->granted, &got, err);
     if (rc) {
-        return rc == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
+        return block_status(rc);
     }
     for (uint32_t i = 0; i < n && got; i++) {
         if (x->granted[i] != UINT32_MAX) {
@@ -232,9 +241,6 @@ static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor 
         status = block_flush(x);
         if (!x->held) {
             block_release_done(x, &open);
-        } else if (status == GGML_STATUS_SUCCESS && n_done == before) {
-            engine_wait(x->engine, seen, x->phase);
-            continue;
         }
         if (status == GGML_STATUS_SUCCESS && n_done == before && open) {
             engine_wait(x->engine, seen, x->phase);
@@ -306,7 +312,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         x->phase = x->route.T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
         if (status == GGML_STATUS_SUCCESS && !same) {
             const int rc = engine_begin_block(x->engine, w->group, x->phase, (uint32_t)x->route.T, err);
-            status = rc == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED : rc ? GGML_STATUS_FAILED : status;
+            status = block_status(rc);
         }
         if (status == GGML_STATUS_SUCCESS) {
             const struct engine_want want = {.group = w->group,
@@ -324,7 +330,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
             if (rc == SLUICE_ERR_BUDGET) {
                 sluice_ok(err);
             } else if (rc) {
-                status = rc == SLUICE_ERR_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
+                status = block_status(rc);
             }
         }
         if (status == GGML_STATUS_SUCCESS) {

@@ -14,7 +14,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "stream/clock.h"
 
 enum {
     COLLECT_JOBS = 32,           /* kernel jobs in a graph */
@@ -22,12 +23,6 @@ enum {
     COLLECT_TENSORS = 4,         /* tensors made per expert and node: weight, input, ids, output */
     COLLECT_ROW_BYTES = 8 << 20, /* bytes of rows in a graph, unless one expert has more */
 };
-
-static double collect_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* A function of the loaded CPU backend's registry. */
 static void *collect_cpu_proc(const struct collect *c, const char *name) {
@@ -161,7 +156,7 @@ enum ggml_status collect_flush(struct collect *c) {
     if (ggml_graph_n_nodes(c->graph) == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    const double t0 = collect_now();
+    const double t0 = clock_seconds();
     enum ggml_status status = ggml_backend_graph_compute(c->cpu, c->graph);
     for (int i = 0; i < c->n_jobs; i++) {
         c->compute_s -= c->jobs[i].stall_s; /* waiting inside the graph is counted as stall */
@@ -178,7 +173,7 @@ enum ggml_status collect_flush(struct collect *c) {
         }
     }
     collect_clear(c);
-    c->compute_s += collect_now() - t0;
+    c->compute_s += clock_seconds() - t0;
     return status;
 }
 

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "stream/error.h"
+#include "stream/file.h"
 
 /* The line of /proc/self/maps that covers an address. */
 struct maps_line {
@@ -55,32 +56,19 @@ static bool maps_lookup(uintptr_t addr, struct maps_line *m) {
     return found;
 }
 
-/* All n bytes at an offset, or false. */
-static bool maps_read(int fd, char *dst, size_t n, uint64_t offset) {
-    size_t got = 0;
-    while (got < n) {
-        const ssize_t k = pread(fd, dst + got, n - got, (off_t)(offset + got));
-        if (k == 0 || (k < 0 && errno != EINTR)) {
-            return false;
-        }
-        got += k > 0 ? (size_t)k : 0;
-    }
-    return true;
-}
-
 /* Does the file behind fd hold, from offset on, what is mapped at addr? */
 static bool maps_verify(int fd, const char *addr, size_t size, uint64_t offset) {
     enum { SAMPLES = 5, BYTES = 64 };
     struct stat st;
     char got[BYTES];
     if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < size || offset > (uint64_t)st.st_size - size ||
-        pread(fd, got, 4, 0) != 4 || memcmp(got, "GGUF", 4) != 0) {
+        stream_file_pread(fd, got, 0, 4) != 4 || memcmp(got, "GGUF", 4) != 0) {
         return false;
     }
     const size_t n = size < BYTES ? size : BYTES;
     for (size_t i = 0; i < SAMPLES; i++) {
         const size_t at = (size - n) / (SAMPLES - 1) * i;
-        if (!maps_read(fd, got, n, offset + at) || memcmp(got, addr + at, n) != 0) {
+        if (stream_file_pread(fd, got, offset + at, n) != (int64_t)n || memcmp(got, addr + at, n) != 0) {
             return false;
         }
     }

@@ -17,11 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runner/internal.h"
 #include "runner/record.h"
+#include "stream/clock.h"
 
 void sluice_runner_setup(struct sluice_log *log, const char *program) {
     sluice_log_install(log, program);
@@ -50,9 +50,7 @@ void sluice_runner_setup(struct sluice_log *log, const char *program) {
 }
 
 double sluice_clock(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return clock_seconds();
 }
 
 int sluice_cpu_count(void) {

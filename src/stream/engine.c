@@ -2,7 +2,7 @@
  * engine.c - the stream engine.
  *
  * It owns the bank, the slots and the lanes, and one mutex that guards them. A block of a layer
- * takes that mutex twice, to acquire and to release; everything in between (has this part arrived?)
+ * takes that mutex a few times, to begin, acquire, release and count; everything in between (has this part arrived?)
  * is atomics, and reader threads take it never.
  *
  * No deadlock between contexts: whoever holds pins never waits for more of them (`wait` is only for
@@ -27,8 +27,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "stream/clock.h"
 #include "stream/error.h"
 #include "stream/event.h"
 #include "stream/lanes.h"
@@ -68,12 +68,6 @@ struct engine {
     pthread_mutex_t error_lock;     /* guards the next */
     struct sluice_error read_error; /* the last failed read */
 };
-
-static double engine_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn budget, void *ud,
                              struct sluice_error *err) {
@@ -354,7 +348,6 @@ static uint32_t engine_pin(struct engine *e, const struct engine_want *w, uint32
         if (slot[i] == UINT32_MAX) {
             break; /* same class, so the others would not fit either */
         }
-        slots_touch(&e->slots, slot[i]);
         e->slots.slot[slot[i]].pins++;
         atomic_fetch_add(&e->pins, 1);
         e->evictions += evicted;
@@ -520,9 +513,9 @@ uint32_t engine_seen(struct engine *e) {
 }
 
 double engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase) {
-    const double t0 = engine_now();
+    const double t0 = clock_seconds();
     event_wait(&e->changed, seen);
-    const double dt = engine_now() - t0;
+    const double dt = clock_seconds() - t0;
     if (phase != ENGINE_PHASES) {
         pthread_mutex_lock(&e->lock);
         e->phase[phase].stall_s += dt;

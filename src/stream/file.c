@@ -48,11 +48,11 @@ static uint32_t file_alignment(int fd) {
     return align;
 }
 
-/* pread the whole range, as far as the file goes. Returns bytes read or -1. */
-static int64_t file_pread_all(int fd, char *dst, uint64_t offset, size_t len) {
+int64_t stream_file_pread(int fd, void *dst, uint64_t offset, size_t len) {
+    char *p = dst;
     size_t got = 0;
     while (got < len) {
-        ssize_t n = pread(fd, dst + got, len - got, (off_t)(offset + got));
+        ssize_t n = pread(fd, p + got, len - got, (off_t)(offset + got));
         if (n < 0) {
             if (errno == EINTR) {
                 continue;
@@ -81,7 +81,7 @@ static bool file_verify_direct(struct stream_file *f) {
         const uint64_t index = n_blocks ? (n_blocks - 1) / (FILE_VERIFY_BLOCKS - 1) * i : 0;
         const uint64_t last = n_blocks ? n_blocks - 1 : 0;
         const uint64_t offset = (i == FILE_VERIFY_BLOCKS - 1 ? last : index) * block;
-        const int64_t want = file_pread_all(f->fd, plain, offset, block);
+        const int64_t want = stream_file_pread(f->fd, plain, offset, block);
         /* One request only: the odd tail may come short here and is finished buffered later. */
         ssize_t got;
         do {

@@ -43,4 +43,10 @@ void stream_file_close(struct stream_file *f);
  */
 int64_t stream_file_read(const struct stream_file *f, void *dst, uint64_t offset, size_t len, size_t need);
 
+/*
+ * pread until len bytes are there or the file ends, whatever the kernel splits it into. For any
+ * descriptor. Returns the bytes read, or -1 with errno.
+ */
+int64_t stream_file_pread(int fd, void *dst, uint64_t offset, size_t len);
+
 #endif
