@@ -19,7 +19,8 @@ struct fixture {
     char path[64];
     struct sluice_error err;
     struct event done;
-    _Atomic uint32_t n_done;  /* requests ended */
+    _Atomic uint32_t n_taken; /* entries of order given out */
+    _Atomic uint32_t n_done;  /* requests ended, their entry of order written */
     _Atomic uint32_t n_wrong; /* of those, with other bytes than the file's */
     _Atomic uint32_t n_error; /* of those, failed */
     _Atomic int error;        /* the last errno */
@@ -40,7 +41,8 @@ static void on_done(void *ud, const struct lane_request *r, int64_t got, int err
     } else if (got < r->need || got > r->len || !unit_same(r->dst, r->offset, r->need) || error) {
         atomic_fetch_add(&f->n_wrong, 1);
     }
-    f->order[atomic_fetch_add(&f->n_done, 1)] = r->tag;
+    f->order[atomic_fetch_add(&f->n_taken, 1)] = r->tag;
+    atomic_fetch_add(&f->n_done, 1); /* after the entry: who sees n_done == MANY may read all of them */
     event_bump(&f->done);
 }
 
