@@ -74,6 +74,7 @@ struct sluice_settings {
     uint64_t floor_bytes;         /* bytes that SLUICE_CACHE_AUTO leaves free; 0: chosen from the limit */
     enum sluice_policy policy;    /* which bundle is evicted */
     bool force_cache;             /* accept a budget under one token's demand */
+    bool lookahead;               /* read experts that the next layer will probably pick, when the disk is idle */
     bool direct_io;               /* read around the page cache where that is verified to work */
     int io_threads;               /* read lanes, 1..64 */
     bool reference_kernel;        /* compute every expert by a stock ggml node, for comparison; slower, same bytes */
@@ -142,6 +143,15 @@ struct sluice_phase_stats {
     double compute_s;    /* seconds in expert matmuls and the cheap operations between them */
 };
 
+/* Experts read before they were asked for. */
+struct sluice_foresee_stats {
+    uint64_t asked;      /* bundles that were expected and not in memory */
+    uint64_t begun;      /* of those, bundles whose reading began before the demand */
+    uint64_t used;       /* of those, bundles that the router then picked */
+    uint64_t read_bytes; /* bytes read for them */
+    uint64_t pauses;     /* how often it was switched off for a while, being of no use */
+};
+
 struct sluice_stats {
     struct sluice_phase_stats prompt;     /* batches of more than one token */
     struct sluice_phase_stats generation; /* batches of one token */
@@ -152,6 +162,7 @@ struct sluice_stats {
     uint64_t resident;                    /* bundles in memory now */
     uint64_t slots;                       /* bundles that fit */
     uint64_t evictions;                   /* bundles evicted so far */
+    struct sluice_foresee_stats foreseen; /* reading ahead */
     uint32_t tensors;                     /* expert tensors that stream */
     uint32_t layers;                      /* groups of expert tensors that share a router */
     uint32_t lanes;                       /* read lanes */

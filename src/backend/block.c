@@ -31,6 +31,7 @@
 
 #include "backend/backend.h"
 #include "backend/collect.h"
+#include "backend/foresee.h"
 #include "stream/error.h"
 
 enum { BLOCK_WINDOW = 64 }; /* experts held at once in rolling mode, at most */
@@ -38,6 +39,7 @@ enum { BLOCK_WINDOW = 64 }; /* experts held at once in rolling mode, at most */
 struct block_exec {
     struct engine *engine;  /* holds the experts */
     struct collect collect; /* nodes to run */
+    struct foresee foresee; /* guesses the next block's experts */
 
     /* The routing of the current block. */
     const struct ggml_tensor *ids; /* whose routing; NULL: none */
@@ -69,6 +71,7 @@ struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
         return NULL;
     }
     x->engine = engine;
+    foresee_init(&x->foresee, kernel_find_traits(cpu));
     return x;
 }
 
@@ -78,6 +81,7 @@ void block_destroy(struct block_exec *x) {
     }
     assert(!x->held);
     collect_free(&x->collect);
+    foresee_free(&x->foresee);
     route_free(&x->route);
     free(x->slot);
     free(x->state);
@@ -311,6 +315,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         status = block_route(x, ids, w->n_expert, err);
         x->phase = x->route.T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
         if (status == GGML_STATUS_SUCCESS && !same) {
+            foresee_learn(&x->foresee, node, w->group, w->n_expert);
             const int rc = engine_begin_block(x->engine, w->group, x->phase, (uint32_t)x->route.T, err);
             status = block_status(rc);
         }
@@ -335,6 +340,9 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         }
         if (status == GGML_STATUS_SUCCESS) {
             device_print_mode();
+            if (x->held && x->route.T == 1 && !same) {
+                foresee_next(&x->foresee, x->engine, node, w->group, x->route.K);
+            }
         }
     }
     if (status == GGML_STATUS_SUCCESS && x->route.n != x->route.K * x->route.T) {

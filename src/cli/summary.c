@@ -152,11 +152,22 @@ static json_t *phase_json(const struct cli_phase *p, bool streaming) {
     return o;
 }
 
+/* Reading ahead of use. */
+static json_t *foreseen_json(const struct sluice_foresee_stats *f) {
+    json_t *o = json_object();
+    if (!(put_count(o, "asked", f->asked) && put_count(o, "begun", f->begun) && put_count(o, "used", f->used) &&
+          put_count(o, "read_bytes", f->read_bytes) && put_count(o, "pauses", f->pauses))) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
 static json_t *cache_json(const struct sluice_stats *t) {
     json_t *o = json_object();
     if (!(put_count(o, "bytes", t->cache_bytes) && put_count(o, "slots", t->slots) &&
           put_count(o, "resident", t->resident) && put_count(o, "evictions", t->evictions) &&
-          put_count(o, "bank_bytes", t->bank_bytes) && put_count(o, "token_bytes", t->token_bytes) &&
+          put(o, "foreseen", foreseen_json(&t->foreseen)) && put_count(o, "bank_bytes", t->bank_bytes) && put_count(o, "token_bytes", t->token_bytes) &&
           put_count(o, "layer_bytes", t->layer_bytes) && put_count(o, "lanes", t->lanes) &&
           put(o, "direct_io", json_boolean(t->direct_io)))) {
         json_decref(o);

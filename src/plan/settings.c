@@ -17,6 +17,7 @@ void sluice_settings_default(struct sluice_settings *s) {
     *s = (struct sluice_settings){
         .cache = SLUICE_CACHE_AUTO,
         .policy = SLUICE_POLICY_CYCLE,
+        .lookahead = true,
         .direct_io = true,
         .io_threads = 4,
     };
@@ -138,6 +139,10 @@ static bool set_direct(struct sluice_settings *s, const char *v) {
     return settings_bool(v, &s->direct_io);
 }
 
+static bool set_lookahead(struct sluice_settings *s, const char *v) {
+    return settings_bool(v, &s->lookahead);
+}
+
 static bool set_kernel(struct sluice_settings *s, const char *v) {
     s->reference_kernel = strcmp(v, "reference") == 0;
     return s->reference_kernel || strcmp(v, "fused") == 0;
@@ -159,6 +164,7 @@ static const struct {
     {"force_cache", "SLUICE_FORCE_CACHE", set_force, "0 or 1"},
     {"io_threads", "SLUICE_IO_THREADS", set_threads, "1..64"},
     {"direct_io", "SLUICE_DIRECT_IO", set_direct, "0 or 1"},
+    {"lookahead", "SLUICE_LOOKAHEAD", set_lookahead, "0 or 1"},
     {"kernel", "SLUICE_KERNEL", set_kernel, "fused or reference"},
     {"quiet", "SLUICE_QUIET", set_quiet, "0 or 1"},
 };

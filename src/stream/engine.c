@@ -35,12 +35,26 @@
 
 enum {
     ENGINE_CHUNK = 1 << 20, /* bytes: larger reads are split, so that several lanes share a large slice */
+    FORESEE_MAX = 16,       /* bundles read ahead at once, at most */
+    FORESEE_PAUSE = 2048,   /* blocks without foresight once it turned out useless */
 };
 
 /* Counters that reader threads add to. */
 struct engine_read_count {
     _Atomic uint64_t bytes; /* read */
     _Atomic uint64_t reads; /* requests ended well */
+};
+
+/* What was read ahead, and whether that pays. Under the lock. */
+struct engine_foresight {
+    uint32_t group;                /* whose next block is foreseen; UINT32_MAX: none */
+    uint32_t slot[FORESEE_MAX];    /* placed for it */
+    uint32_t n;                    /* entries */
+    float begun;                   /* bundles whose reading began, of those placed: a running mean */
+    float useful;                  /* of those begun, how many were used: a running mean, 0..1 */
+    uint32_t pause;                /* blocks to come without foresight */
+    uint32_t missed;               /* blocks since one of generation missed something, saturating */
+    struct sluice_foresee_stats st; /* counters */
 };
 
 struct engine {
@@ -63,7 +77,8 @@ struct engine {
     struct event changed;                         /* a part's state or a pin changed */
     _Atomic uint32_t pins;                        /* of all slots */
     _Atomic uint32_t inflight;                    /* requests of all slots */
-    struct engine_read_count read[ENGINE_PHASES]; /* by phase */
+    struct engine_read_count read[ENGINE_PHASES + 1]; /* by phase; the last: ahead of use */
+    struct engine_foresight foresight;                /* reading ahead of use */
 
     pthread_mutex_t error_lock;     /* guards the next */
     struct sluice_error read_error; /* the last failed read */
@@ -79,6 +94,7 @@ struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn b
     e->settings = *s;
     e->budget_fn = budget;
     e->budget_ud = ud;
+    e->foresight = (struct engine_foresight){.group = UINT32_MAX, .useful = 0.6f, .begun = 1};
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->error_lock, NULL);
     bank_init(&e->bank);
@@ -166,6 +182,8 @@ static void engine_quiesce(struct engine *e) {
 static void engine_uncut(struct engine *e) {
     engine_quiesce(e);
     slots_destroy(&e->slots);
+    e->foresight.n = 0;
+    e->foresight.group = UINT32_MAX;
     e->cut = false;
 }
 
@@ -264,7 +282,7 @@ static bool engine_part_missing(struct slot *s, uint32_t p) {
 }
 
 /* Append the requests that read part p of the slot, split into chunks. False: no memory. */
-static bool engine_plan_part(struct engine *e, uint32_t slot, uint32_t p, enum engine_phase phase, size_t *n) {
+static bool engine_plan_part(struct engine *e, uint32_t slot, uint32_t p, uint32_t phase, size_t *n) {
     struct slot *s = &e->slots.slot[slot];
     const struct bank_group *g = &e->bank.groups[s->group];
     const struct bank_tensor *t = &e->bank.tensors[g->tensor[p]];
@@ -295,6 +313,7 @@ static bool engine_plan_part(struct engine *e, uint32_t slot, uint32_t p, enum e
             .owner = s,
             .part = p,
             .tag = phase,
+            .follows = at > 0,
         };
     }
     atomic_store_explicit(&s->pending[p], (uint32_t)pieces, memory_order_relaxed);
@@ -384,6 +403,10 @@ static void engine_count_demand(struct engine *e, const struct engine_want *w, c
         }
         struct slot *s = &e->slots.slot[slot[i]];
         uint64_t missing = 0, there = 0;
+        if (s->foreseen) {
+            s->foreseen = false;
+            e->foresight.st.used++;
+        }
         for (uint32_t p = 0; p < g->n_parts; p++) {
             if (w->parts >> p & 1) {
                 *(engine_part_missing(s, p) ? &missing : &there) += e->bank.tensors[g->tensor[p]].slice;
@@ -391,6 +414,7 @@ static void engine_count_demand(struct engine *e, const struct engine_want *w, c
         }
         c->hit_bytes += there;
         c->miss_bytes += missing;
+        e->foresight.missed = missing ? 0 : e->foresight.missed + (i == 0 && e->foresight.missed < UINT32_MAX);
         if (w->first) {
             c->routed++;
             *(missing ? &c->misses : &c->hits) += 1;
@@ -418,6 +442,120 @@ static int engine_read(struct engine *e, const struct engine_want *w, const uint
         return SLUICE_ERR_MEMORY;
     }
     return SLUICE_OK;
+}
+
+/* ---- reading ahead of use -------------------------------------------------------------------- */
+
+/* Runs in lanes_recall: a request that nobody began. */
+static void engine_recalled(void *ud, const struct lane_request *r) {
+    struct engine *e = ud;
+    struct slot *s = r->owner;
+    if (atomic_fetch_sub_explicit(&s->pending[r->part], 1, memory_order_relaxed) == 1) {
+        atomic_store_explicit(&s->state[r->part], PART_EMPTY, memory_order_relaxed);
+    }
+    atomic_fetch_sub_explicit(&s->inflight, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&e->inflight, 1, memory_order_relaxed);
+}
+
+/* Demand is there: take back what was foreseen and not begun, and forget bundles of which nothing was read. */
+static void engine_recall(struct engine *e) {
+    struct engine_foresight *f = &e->foresight;
+    if (f->group == UINT32_MAX) {
+        return;
+    }
+    lanes_recall(e->lanes, engine_recalled, e);
+    uint32_t begun = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        struct slot *s = &e->slots.slot[f->slot[i]];
+        bool any = false;
+        for (uint32_t p = 0; s->foreseen && p < e->bank.groups[s->group].n_parts; p++) {
+            any = any || atomic_load_explicit(&s->state[p], memory_order_acquire) != PART_EMPTY;
+        }
+        if (any) {
+            f->slot[begun++] = f->slot[i];
+        } else if (s->foreseen && slots_idle(s)) {
+            slots_drop(&e->slots, f->slot[i]);
+        }
+    }
+    f->n = begun;
+    f->begun += ((float)begun - f->begun) / 16;
+    f->st.begun += begun;
+}
+
+/* The foreseen block has acquired what it wants. */
+static void engine_foreseen_done(struct engine *e) {
+    struct engine_foresight *f = &e->foresight;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const struct slot *s = &e->slots.slot[f->slot[i]];
+        const bool used = !s->foreseen && s->group == f->group;
+        f->useful += ((used ? 1.0f : 0.0f) - f->useful) / 64;
+    }
+    if (f->useful < 0.35f) {
+        f->useful = 0.6f; /* after the pause it gets another chance */
+        f->pause = FORESEE_PAUSE;
+        f->st.pauses++;
+    }
+    f->n = 0;
+    f->group = UINT32_MAX;
+}
+
+bool engine_foresees(struct engine *e) {
+    pthread_mutex_lock(&e->lock);
+    struct engine_foresight *f = &e->foresight;
+    const bool yes = e->settings.lookahead && e->cut && e->budget && !e->quiescing && f->pause == 0 &&
+                     f->missed < e->bank.live_groups;
+    f->pause -= f->pause > 0;
+    pthread_mutex_unlock(&e->lock);
+    return yes;
+}
+
+void engine_foresee(struct engine *e, uint32_t group, const int32_t *expert, uint32_t n) {
+    pthread_mutex_lock(&e->lock);
+    struct engine_foresight *f = &e->foresight;
+    if (!e->cut || e->budget == 0 || e->quiescing || f->group != UINT32_MAX) {
+        pthread_mutex_unlock(&e->lock);
+        return;
+    }
+    /* As many as were begun lately and one more: what is not begun has evicted something for nothing. */
+    uint32_t most = 1 + (uint32_t)(f->begun + 0.9f);
+    most = most < FORESEE_MAX ? most : FORESEE_MAX;
+    size_t n_requests = 0;
+    for (uint32_t i = 0; i < n && f->n < most; i++) {
+        if (slots_find(&e->slots, group, (uint32_t)expert[i]) >= 0) {
+            continue;
+        }
+        bool evicted = false;
+        const uint32_t slot = slots_place(&e->slots, &e->bank, group, (uint32_t)expert[i], &evicted);
+        if (slot == UINT32_MAX) {
+            break;
+        }
+        e->evictions += evicted;
+        slots_foresee(&e->slots, slot);
+        const size_t before = n_requests;
+        bool planned = true;
+        for (uint32_t p = 0; planned && p < e->bank.groups[group].n_parts; p++) {
+            planned = engine_plan_part(e, slot, p, ENGINE_PHASES, &n_requests);
+        }
+        if (!planned) {
+            for (size_t k = before; k < n_requests; k++) {
+                engine_recalled(e, &e->requests[k]);
+            }
+            n_requests = before;
+            slots_drop(&e->slots, slot);
+            break;
+        }
+        f->slot[f->n++] = slot;
+    }
+    if (f->n && lanes_submit_idle(e->lanes, e->requests, n_requests)) {
+        engine_unplan(e, n_requests);
+        for (uint32_t i = 0; i < f->n; i++) {
+            slots_drop(&e->slots, f->slot[i]);
+        }
+        f->n = 0;
+    }
+    f->st.asked += f->n;
+    f->group = f->n ? group : UINT32_MAX;
+    pthread_mutex_unlock(&e->lock);
 }
 
 int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, uint32_t rows,
@@ -450,6 +588,7 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
         if (rc) {
             break;
         }
+        engine_recall(e);
         const struct slot_class *c = &e->slots.classes[e->slots.class_of_group[w->group]];
         if (w->all && w->n > c->n) {
             rc = sluice_fail(err, SLUICE_ERR_BUDGET, "the cache holds %u bundles of this size, %u are needed at once",
@@ -459,6 +598,7 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
         const uint32_t n = engine_pin(e, w, slot);
         if (n && (!w->all || n == w->n)) {
             engine_count_demand(e, w, slot);
+            engine_foreseen_done(e);
             for (uint32_t i = 0; i < w->n; i++) {
                 if (slot[i] != UINT32_MAX) {
                     slots_touch(&e->slots, slot[i]);
@@ -572,6 +712,8 @@ void engine_stats(struct engine *e, struct sluice_stats *out) {
         out->resident -= e->slots.classes[i].n_free;
     }
     out->evictions = e->evictions;
+    out->foreseen = e->foresight.st;
+    out->foreseen.read_bytes = atomic_load_explicit(&e->read[ENGINE_PHASES].bytes, memory_order_relaxed);
     out->lanes = (uint32_t)e->settings.io_threads;
     out->direct_io = e->bank.live_tensors > 0;
     for (uint32_t i = 0; i < e->bank.n_files; i++) {

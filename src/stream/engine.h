@@ -93,6 +93,17 @@ const void *engine_part_data(struct engine *e, uint32_t slot, uint32_t part);
 uint32_t engine_seen(struct engine *e);
 double engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase);
 
+/*
+ * Bundles of `group` that its next block will probably use, likeliest first: those that are not in
+ * memory are read while the lanes have nothing better to do, a few at a time, as long as that turns
+ * out useful. Nothing is pinned, and nobody waits for it; what was not begun when the next demand
+ * arrives is forgotten. Does nothing where it cannot help (no cache, nothing missed lately).
+ */
+void engine_foresee(struct engine *e, uint32_t group, const int32_t *expert, uint32_t n);
+
+/* Would engine_foresee do anything now? For callers whose guess costs time. */
+bool engine_foresees(struct engine *e);
+
 /* Unpin slots. With no cache, bundles that nobody pins are forgotten. */
 void engine_release(struct engine *e, const uint32_t *slot, uint32_t n);
 

@@ -24,13 +24,21 @@
 
 enum { LANES_QUEUE_START = 256 }; /* requests; doubles when full */
 
+/* First in, first out. */
+struct lane_ring {
+    struct lane_request *entry; /* capacity entries, a power of two */
+    size_t capacity;            /* entries */
+    size_t head;                /* requests taken so far */
+    size_t tail;                /* requests queued so far; tail - head wait */
+};
+
 struct lanes {
-    pthread_mutex_t lock;      /* guards the ring and stop */
-    pthread_cond_t work;       /* the ring is not empty, or stop */
-    struct lane_request *ring; /* capacity entries, a power of two */
-    size_t capacity;           /* entries */
-    size_t head;               /* requests taken so far */
-    size_t tail;               /* requests queued so far; tail - head wait */
+    pthread_mutex_t lock;      /* guards the rings, n_idle and stop */
+    pthread_cond_t work;       /* a ring is not empty, or stop */
+    struct lane_ring demand;   /* somebody waits for these */
+    struct lane_ring idle;     /* read when demand is empty */
+    uint32_t n_idle;           /* lanes that read for the idle ring */
+    uint32_t idle_limit;       /* at most so many of them; at least one, else it would never be read */
     bool stop;                 /* threads return */
     lane_done_fn done;         /* completion callback */
     void *ud;                  /* its argument */
@@ -38,18 +46,35 @@ struct lanes {
     pthread_t thread[];        /* by lane */
 };
 
+static bool lane_ring_empty(const struct lane_ring *r) {
+    return r->head == r->tail;
+}
+
+static struct lane_request lane_ring_take(struct lane_ring *r) {
+    return r->entry[r->head++ & (r->capacity - 1)];
+}
+
+/* May one more lane read for the idle ring? */
+static bool lane_may_idle(const struct lanes *l) {
+    return !lane_ring_empty(&l->idle) && l->n_idle < l->idle_limit;
+}
+
 static void *lane_main(void *arg) {
     struct lanes *l = arg;
+    bool idle = false; /* the last request was of the idle ring */
     for (;;) {
         pthread_mutex_lock(&l->lock);
-        while (l->head == l->tail && !l->stop) {
+        l->n_idle -= idle;
+        while (lane_ring_empty(&l->demand) && !lane_may_idle(l) && !l->stop) {
             pthread_cond_wait(&l->work, &l->lock);
         }
-        if (l->head == l->tail) {
+        if (lane_ring_empty(&l->demand) && !lane_may_idle(l)) {
             pthread_mutex_unlock(&l->lock);
             return NULL;
         }
-        const struct lane_request r = l->ring[l->head++ & (l->capacity - 1)];
+        idle = lane_ring_empty(&l->demand);
+        l->n_idle += idle;
+        const struct lane_request r = lane_ring_take(idle ? &l->idle : &l->demand);
         pthread_mutex_unlock(&l->lock);
         errno = 0;
         const int64_t got = stream_file_read(r.file, r.dst, r.offset, r.len, r.need);
@@ -59,15 +84,18 @@ static void *lane_main(void *arg) {
 
 struct lanes *lanes_create(uint32_t n, lane_done_fn done, void *ud, struct sluice_error *err) {
     struct lanes *l = calloc(1, sizeof *l + n * sizeof l->thread[0]);
-    struct lane_request *ring = calloc(LANES_QUEUE_START, sizeof *ring);
-    if (!l || !ring) {
+    struct lane_request *demand = calloc(LANES_QUEUE_START, sizeof *demand);
+    struct lane_request *idle = calloc(LANES_QUEUE_START, sizeof *idle);
+    if (!l || !demand || !idle) {
         free(l);
-        free(ring);
+        free(demand);
+        free(idle);
         sluice_fail(err, SLUICE_ERR_MEMORY, "read lanes: out of memory");
         return NULL;
     }
-    l->ring = ring;
-    l->capacity = LANES_QUEUE_START;
+    l->demand = (struct lane_ring){.entry = demand, .capacity = LANES_QUEUE_START};
+    l->idle = (struct lane_ring){.entry = idle, .capacity = LANES_QUEUE_START};
+    l->idle_limit = n / 2 ? n / 2 : 1;
     l->done = done;
     l->ud = ud;
     pthread_mutex_init(&l->lock, NULL);
@@ -104,45 +132,46 @@ void lanes_destroy(struct lanes *l) {
     for (uint32_t i = 0; i < l->n; i++) {
         pthread_join(l->thread[i], NULL);
     }
-    assert(l->head == l->tail);
+    assert(lane_ring_empty(&l->demand) && lane_ring_empty(&l->idle));
     pthread_cond_destroy(&l->work);
     pthread_mutex_destroy(&l->lock);
-    free(l->ring);
+    free(l->demand.entry);
+    free(l->idle.entry);
     free(l);
 }
 
 /* Double the ring until n more fit. Caller holds the lock. */
-static bool lanes_reserve(struct lanes *l, size_t n) {
-    size_t capacity = l->capacity;
-    while (capacity - (l->tail - l->head) < n) {
-        if (capacity > SIZE_MAX / 2 / sizeof *l->ring) {
+static bool lane_ring_reserve(struct lane_ring *r, size_t n) {
+    size_t capacity = r->capacity;
+    while (capacity - (r->tail - r->head) < n) {
+        if (capacity > SIZE_MAX / 2 / sizeof *r->entry) {
             return false;
         }
         capacity *= 2;
     }
-    if (capacity != l->capacity) {
-        struct lane_request *ring = calloc(capacity, sizeof *ring);
-        if (!ring) {
+    if (capacity != r->capacity) {
+        struct lane_request *entry = calloc(capacity, sizeof *entry);
+        if (!entry) {
             return false;
         }
-        for (size_t i = l->head; i != l->tail; i++) {
-            ring[i & (capacity - 1)] = l->ring[i & (l->capacity - 1)];
+        for (size_t i = r->head; i != r->tail; i++) {
+            entry[i & (capacity - 1)] = r->entry[i & (r->capacity - 1)];
         }
-        free(l->ring);
-        l->ring = ring;
-        l->capacity = capacity;
+        free(r->entry);
+        r->entry = entry;
+        r->capacity = capacity;
     }
     return true;
 }
 
-int lanes_submit(struct lanes *l, const struct lane_request *r, size_t n) {
+static int lanes_queue(struct lanes *l, struct lane_ring *ring, const struct lane_request *r, size_t n) {
     pthread_mutex_lock(&l->lock);
-    if (!lanes_reserve(l, n)) {
+    if (!lane_ring_reserve(ring, n)) {
         pthread_mutex_unlock(&l->lock);
         return SLUICE_ERR_MEMORY;
     }
     for (size_t i = 0; i < n; i++) {
-        l->ring[l->tail++ & (l->capacity - 1)] = r[i];
+        ring->entry[ring->tail++ & (ring->capacity - 1)] = r[i];
     }
     if (n == 1) {
         pthread_cond_signal(&l->work);
@@ -151,4 +180,31 @@ int lanes_submit(struct lanes *l, const struct lane_request *r, size_t n) {
     }
     pthread_mutex_unlock(&l->lock);
     return SLUICE_OK;
+}
+
+int lanes_submit(struct lanes *l, const struct lane_request *r, size_t n) {
+    return lanes_queue(l, &l->demand, r, n);
+}
+
+int lanes_submit_idle(struct lanes *l, const struct lane_request *r, size_t n) {
+    return lanes_queue(l, &l->idle, r, n);
+}
+
+void lanes_recall(struct lanes *l, void (*recall)(void *ud, const struct lane_request *r), void *ud) {
+    pthread_mutex_lock(&l->lock);
+    bool begun = true; /* the entries so far continue something that a lane has begun */
+    while (!lane_ring_empty(&l->idle)) {
+        const struct lane_request r = lane_ring_take(&l->idle);
+        begun = begun && r.follows;
+        if (begun && lane_ring_reserve(&l->demand, 1)) {
+            l->demand.entry[l->demand.tail++ & (l->demand.capacity - 1)] = r;
+            pthread_cond_signal(&l->work);
+        } else if (begun) {
+            l->idle.head--; /* no memory: it stays where it is, and so does the rest */
+            break;
+        } else {
+            recall(ud, &r);
+        }
+    }
+    pthread_mutex_unlock(&l->lock);
 }

@@ -2,6 +2,7 @@
 #ifndef SLUICE_STREAM_LANES_H
 #define SLUICE_STREAM_LANES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,7 @@ struct lane_request {
     void *owner;                    /* the caller's, e.g. its slot */
     uint32_t part;                  /* the caller's */
     uint32_t tag;                   /* the caller's, e.g. which phase to account to */
+    bool follows;                   /* a later piece of what the request before it reads */
 };
 
 /* Called on a lane's thread when a request ended: got >= need bytes, or got < 0 with an errno. */
@@ -33,5 +35,17 @@ void lanes_destroy(struct lanes *l);
 
 /* Queue n requests, first in first out. SLUICE_ERR_MEMORY: none was queued. Any thread. */
 int lanes_submit(struct lanes *l, const struct lane_request *r, size_t n);
+
+/*
+ * The same for reads that may turn out useless: they are begun only while nothing of lanes_submit
+ * waits, and by at most half of the lanes at a time, so that a lane is free when demand arrives.
+ */
+int lanes_submit_idle(struct lanes *l, const struct lane_request *r, size_t n);
+
+/*
+ * Take back what lanes_submit_idle queued and no lane has begun: recall is called for each request,
+ * with the queue locked. Later pieces of something begun are not taken back but moved to the front queue.
+ */
+void lanes_recall(struct lanes *l, void (*recall)(void *ud, const struct lane_request *r), void *ud);
 
 #endif

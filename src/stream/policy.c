@@ -22,6 +22,10 @@ void policy_visit(struct policy *p, uint32_t group) {
     }
 }
 
+void policy_place(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle) {
+    p->ops->place(p, slot, group, bundle);
+}
+
 void policy_touch(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle) {
     p->ops->touch(p, slot, group, bundle);
 }

@@ -24,6 +24,7 @@ struct policy_ops {
     struct policy *(*create)(const struct policy_shape *shape); /* NULL: out of memory */
     void (*destroy)(struct policy *p);
     void (*visit)(struct policy *p, uint32_t group); /* (optional) see policy_visit */
+    void (*place)(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
     void (*touch)(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
     void (*remove)(struct policy *p, uint32_t slot);
     uint32_t (*victim)(struct policy *p, policy_evictable_fn evictable, void *ud);
@@ -43,6 +44,9 @@ void policy_destroy(struct policy *p);
 
 /* A block of `group` begins: its experts are touched next. Called once per block, for all classes. */
 void policy_visit(struct policy *p, uint32_t group);
+
+/* `bundle` of `group` is in `slot` now, and was not used yet. */
+void policy_place(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
 
 /* `bundle` of `group`, which is in `slot`, was used (just placed, or hit). */
 void policy_touch(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);

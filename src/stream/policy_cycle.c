@@ -139,7 +139,7 @@ static void cycle_remove(struct policy *policy, uint32_t slot) {
     s->used = false;
 }
 
-static void cycle_touch(struct policy *policy, uint32_t slot, uint32_t group, uint32_t bundle) {
+static void cycle_place(struct policy *policy, uint32_t slot, uint32_t group, uint32_t bundle) {
     struct cycle *p = (struct cycle *)policy;
     assert(slot < p->shape.n_slots && group < p->shape.n_groups && bundle < p->shape.n_bundles);
     struct cycle_slot *s = &p->slots[slot];
@@ -151,7 +151,14 @@ static void cycle_touch(struct policy *policy, uint32_t slot, uint32_t group, ui
             p->slots[g->head].prev = (int32_t)slot;
         }
         g->head = (int32_t)slot;
+        g->worst = CYCLE_NONE;
     }
+}
+
+static void cycle_touch(struct policy *policy, uint32_t slot, uint32_t group, uint32_t bundle) {
+    struct cycle *p = (struct cycle *)policy;
+    struct cycle_group *g = &p->groups[group];
+    cycle_place(policy, slot, group, bundle);
     struct cycle_bundle *b = &p->bundles[bundle];
     const uint32_t age = g->visits - b->seen;
     if (age || g->visits == 0) { /* several touches within a visit are one use */
@@ -211,6 +218,7 @@ const struct policy_ops policy_cycle = {
     .create = cycle_create,
     .destroy = cycle_destroy,
     .visit = cycle_visit,
+    .place = cycle_place,
     .touch = cycle_touch,
     .remove = cycle_remove,
     .victim = cycle_victim,

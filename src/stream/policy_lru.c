@@ -103,6 +103,7 @@ static uint32_t lru_victim(struct policy *policy, policy_evictable_fn evictable,
 const struct policy_ops policy_lru = {
     .create = lru_create,
     .destroy = lru_destroy,
+    .place = lru_touch, /* as fresh as a used one: it is expected soon */
     .touch = lru_touch,
     .remove = lru_remove,
     .victim = lru_victim,

@@ -227,6 +227,7 @@ uint32_t slots_place(struct slots *s, const struct bank *b, uint32_t group, uint
     struct slot *x = &s->slot[slot];
     x->group = group;
     x->expert = expert;
+    x->foreseen = false;
     const struct bank_group *g = &b->groups[group];
     for (uint32_t p = 0; p < g->n_parts; p++) {
         x->weights[p] = x->data + g->window[p] + bank_window_of(b, g->tensor[p], expert).skip;
@@ -235,6 +236,13 @@ uint32_t slots_place(struct slots *s, const struct bank *b, uint32_t group, uint
     }
     s->table[s->table_of_group[group] + expert] = (int32_t)slot;
     return slot;
+}
+
+void slots_foresee(struct slots *s, uint32_t slot) {
+    struct slot *x = &s->slot[slot];
+    struct slot_class *c = &s->classes[x->class_id];
+    x->foreseen = true;
+    policy_place(c->policy, slot - c->first, x->group, s->table_of_group[x->group] + x->expert);
 }
 
 void slots_touch(struct slots *s, uint32_t slot) {

@@ -23,6 +23,7 @@ struct slot {
     char *data;                               /* slot_bytes of its class */
     uint32_t class_id;                        /* index into slots.classes */
     uint32_t group, expert;                   /* the bundle in it; group UINT32_MAX: none */
+    bool foreseen;                            /* read ahead of its use, and not used since */
     uint32_t pins;                            /* blocks that use it now; guarded by the engine's lock */
     _Atomic uint32_t inflight;                /* read requests not ended, all parts */
     _Atomic uint32_t pending[BANK_PARTS_MAX]; /* the same, by part, and SLOT_PENDING_FAILED */
@@ -78,6 +79,9 @@ uint32_t slots_place(struct slots *s, const struct bank *b, uint32_t group, uint
 
 /* A block of a group begins, for the policies. */
 void slots_visit(struct slots *s, uint32_t group);
+
+/* Note that a bundle was placed ahead of its use, for the policy. */
+void slots_foresee(struct slots *s, uint32_t slot);
 
 /* Note a use, for the policy. */
 void slots_touch(struct slots *s, uint32_t slot);

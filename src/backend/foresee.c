@@ -1,0 +1,150 @@
+/*
+ * foresee.c - guessing which experts the next block will use.
+ *
+ * While the attention of the next layer computes, the disk is idle: its router has not spoken yet.
+ * But the hidden state changes little from one layer to the next, so the next layer's router applied
+ * to this layer's input names most of the experts that it will pick. ...
+ */
+#include "backend/foresee.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FORESEE_STEPS = 256 }; /* nodes looked at in search of a router, at most */
+
+void foresee_init(struct foresee *f, kernel_traits_fn traits) {
+    *f = (struct foresee){.traits = traits, .last = UINT32_MAX};
+}
+
+void foresee_free(struct foresee *f) {
+    free(f->router);
+    free(f->scratch);
+    memset(f, 0, sizeof *f);
+}
+
+static bool foresee_leaf(const struct ggml_tensor *t) {
+    return t && t->op == GGML_OP_NONE && t->buffer && ggml_backend_buffer_is_host(t->buffer) && t->data;
+}
+
+/* The matmul that gives a number per expert, among the nodes that t comes from. */
+static const struct ggml_tensor *foresee_find(const struct ggml_tensor *t, uint32_t n_expert, int *steps) {
+    if (!t || t->op == GGML_OP_NONE || --*steps < 0) {
+        return NULL;
+    }
+    if (t->op == GGML_OP_MUL_MAT) {
+        const bool router = foresee_leaf(t->src[0]) && t->src[0]->ne[1] == n_expert && t->src[0]->ne[2] == 1;
+        return router ? t : NULL;
+    }
+    for (int i = 0; i < 2; i++) {
+        const struct ggml_tensor *found = foresee_find(t->src[i], n_expert, steps);
+        if (found) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+void foresee_learn(struct foresee *f, const struct ggml_tensor *node, uint32_t group, uint32_t n_expert) {
+    if (!f->traits) {
+        return;
+    }
+    if (group >= f->n_groups) {
+        struct foresee_router *r = reallocarray(f->router, group + 1, sizeof *r);
+        if (!r) {
+            return; /* it only guesses */
+        }
+        for (uint32_t i = f->n_groups; i <= group; i++) {
+            r[i] = (struct foresee_router){.next = UINT32_MAX};
+        }
+        f->router = r;
+        f->n_groups = group + 1;
+    }
+    if (f->last != UINT32_MAX) {
+        f->router[f->last].next = group;
+    }
+    f->last = group;
+    struct foresee_router *r = &f->router[group];
+    if (r->looked) {
+        return;
+    }
+    r->looked = true;
+    int steps = FORESEE_STEPS;
+    const struct ggml_tensor *m = foresee_find(node->src[2], n_expert, &steps);
+    if (!m) {
+        return;
+    }
+    const struct ggml_tensor *in = m->src[1];
+    r->weight = m->src[0];
+    if (in->op == GGML_OP_MUL && foresee_leaf(in->src[1]) && in->src[1]->type == GGML_TYPE_F32 &&
+        ggml_nelements(in->src[1]) == r->weight->ne[0]) {
+        r->norm = in->src[1];
+    }
+}
+
+/* Room for n floats, the same converted, n_expert logits and picks. */
+static bool foresee_reserve(struct foresee *f, size_t bytes) {
+    if (bytes > f->scratch_bytes) {
+        void *p = NULL;
+        if (posix_memalign(&p, 64, bytes)) {
+            return false;
+        }
+        free(f->scratch);
+        f->scratch = p;
+        f->scratch_bytes = bytes;
+    }
+    return true;
+}
+
+void foresee_next(struct foresee *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k) {
+    if (!f->traits || group >= f->n_groups || f->router[group].next == UINT32_MAX || !engine_foresees(e)) {
+        return;
+    }
+    const struct foresee_router *here = &f->router[group], *there = &f->router[here->next];
+    const struct ggml_tensor *w = there->weight, *in = node->src[1];
+    if (!w || in->type != GGML_TYPE_F32 || w->ne[0] != in->ne[0] || in->ne[1] != 1 || here->next == group) {
+        return;
+    }
+    const struct ggml_type_traits_cpu *t = f->traits(w->type);
+    const enum ggml_type type = t && t->vec_dot ? t->vec_dot_type : GGML_TYPE_COUNT;
+    if (type == GGML_TYPE_COUNT || in->ne[0] % ggml_blck_size(type)) {
+        return;
+    }
+    const int64_t n = in->ne[0], n_expert = w->ne[1];
+    const size_t floats = ((size_t)n * sizeof(float) + 63) / 64 * 64;
+    const size_t row = (ggml_row_size(type, n) + 63) / 64 * 64;
+    const size_t logit_bytes = ((size_t)n_expert * sizeof(float) + 63) / 64 * 64;
+    if (!foresee_reserve(f, floats + row + logit_bytes + (size_t)top_k * sizeof(int32_t))) {
+        return;
+    }
+    float *x = f->scratch, *logit = (float *)((char *)f->scratch + floats + row);
+    void *converted = (char *)f->scratch + floats;
+    int32_t *pick = (int32_t *)((char *)logit + logit_bytes);
+    const float *from = in->data, *a = there->norm ? there->norm->data : NULL, *b = here->norm ? here->norm->data : NULL;
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = a && b && b[i] != 0 ? from[i] / b[i] * a[i] : from[i];
+    }
+    if (type == GGML_TYPE_F32) {
+        converted = x;
+    } else {
+        f->traits(type)->from_float(x, converted, n);
+    }
+    for (int64_t i = 0; i < n_expert; i++) {
+        t->vec_dot((int)n, logit + i, 0, (const char *)w->data + (size_t)i * w->nb[1], 0, converted, 0, 1);
+    }
+    int64_t picked = 0;
+    while (picked < top_k && picked < n_expert) {
+        int64_t best = -1;
+        for (int64_t i = 0; i < n_expert; i++) {
+            if (logit[i] == logit[i] && (best < 0 || logit[i] > logit[best])) {
+                best = i;
+            }
+        }
+        if (best < 0) {
+            break;
+        }
+        pick[picked++] = (int32_t)best;
+        logit[best] = NAN;
+    }
+    engine_foresee(e, here->next, pick, (uint32_t)picked);
+}
