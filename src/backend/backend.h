@@ -105,10 +105,10 @@ int buffer_settle_dense(const struct ggml_tensor *w, struct sluice_error *err);
 
 /* Dense weights of all models that stream, for the plan. */
 struct buffer_dense {
-    uint64_t bytes;   /* of them */
-    uint64_t held;    /* of those, in anonymous memory */
-    bool guessed;     /* of some model no graph is known yet: bytes is all of its files but the experts */
-    bool in_mapping;  /* some stay in the page cache */
+    uint64_t bytes;  /* of them */
+    uint64_t held;   /* of those, in anonymous memory */
+    bool guessed;    /* of some model no graph is known yet: bytes is all of its files but the experts */
+    bool in_mapping; /* some stay in the page cache */
 };
 void buffer_dense_sum(struct buffer_dense *sum);
 

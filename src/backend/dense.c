@@ -40,10 +40,10 @@
 #include "stream/error.h"
 
 enum {
-    DENSE_PIECE = 4 << 20,   /* bytes of one read: large enough for a disk's bandwidth, many enough to share */
-    DENSE_HUGE = 2 << 20,    /* bytes of a huge page */
-    DENSE_THREADS_MAX = 64,  /* readers */
-    DENSE_SAME_TENSOR = 8,   /* bytes: GGUF aligns tensors to a multiple of it, so a smaller gap holds none */
+    DENSE_PIECE = 4 << 20,  /* bytes of one read: large enough for a disk's bandwidth, many enough to share */
+    DENSE_HUGE = 2 << 20,   /* bytes of a huge page */
+    DENSE_THREADS_MAX = 64, /* readers */
+    DENSE_SAME_TENSOR = 8,  /* bytes: GGUF aligns tensors to a multiple of it, so a smaller gap holds none */
 };
 
 static uintptr_t dense_page(void) {
@@ -125,12 +125,12 @@ bool dense_is_fenced(const struct dense *d, const char *at, size_t len) {
 
 /* Pages of the mapping that are to be replaced in one piece. */
 struct dense_run {
-    char *at;        /* first page */
-    size_t len;      /* bytes, whole pages */
-    char *stage;     /* memory for file bytes from `from` on; NULL: none yet */
-    size_t size;     /* its length, bytes */
-    uint64_t from;   /* file offset of stage: at's, rounded down to what direct reads need */
-    size_t need;     /* bytes of it that the file has */
+    char *at;      /* first page */
+    size_t len;    /* bytes, whole pages */
+    char *stage;   /* memory for file bytes from `from` on; NULL: none yet */
+    size_t size;   /* its length, bytes */
+    uint64_t from; /* file offset of stage: at's, rounded down to what direct reads need */
+    size_t need;   /* bytes of it that the file has */
 };
 
 struct dense_runs {
@@ -165,8 +165,7 @@ static int dense_plan(const struct dense *d, const struct dense_map *m, struct d
     for (size_t i = 0; i < d->noted.n && rc == SLUICE_OK;) {
         uintptr_t from = (uintptr_t)d->noted.range[i].start / page * page, to = from;
         for (; i < d->noted.n && (uintptr_t)d->noted.range[i].start / page * page <= to; i++) {
-            const uintptr_t end =
-                ((uintptr_t)d->noted.range[i].start + d->noted.range[i].len + page - 1) / page * page;
+            const uintptr_t end = ((uintptr_t)d->noted.range[i].start + d->noted.range[i].len + page - 1) / page * page;
             to = end > to ? end : to;
         }
         for (; k < n_parts && (uintptr_t)part[k].start + part[k].len <= from; k++) {
@@ -218,7 +217,8 @@ static bool dense_stage(struct dense_run *r, const struct dense_map *m) {
     if (slack > lead) {
         munmap(r->stage + r->size, slack - lead);
     }
-    madvise(r->stage, r->size, MADV_HUGEPAGE); /* a wish */
+    if (!getenv("NOHUGE"))
+        madvise(r->stage, r->size, MADV_HUGEPAGE); /* a wish */
     return true;
 }
 
@@ -324,7 +324,9 @@ static void dense_drop_cache(const struct dense *d, const struct dense_map *m) {
     }
 }
 
+#include "stream/clock.h"
 int dense_hold(struct dense *d, const struct dense_map *m, struct sluice_error *err) {
+    double t0 = clock_seconds();
     struct dense_runs runs = {0};
     int rc = dense_plan(d, m, &runs, err);
     for (size_t i = 0; i < runs.n && rc == SLUICE_OK; i++) {
@@ -332,7 +334,9 @@ int dense_hold(struct dense *d, const struct dense_map *m, struct sluice_error *
             rc = sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for the dense weights: %s", strerror(errno));
         }
     }
+    double t1 = clock_seconds();
     rc = rc ? rc : dense_read(&runs, m, err);
+    double t2 = clock_seconds();
     for (size_t i = 0; i < runs.n && rc == SLUICE_OK; i++) {
         rc = dense_move(d, m, &runs.run[i], err);
     }
@@ -341,6 +345,7 @@ int dense_hold(struct dense *d, const struct dense_map *m, struct sluice_error *
             munmap(runs.run[i].stage, runs.run[i].size);
         }
     }
+    fprintf(stderr, "DBG runs %zu stage %.3f read %.3f move %.3f\n", runs.n, t1 - t0, t2 - t1, clock_seconds() - t2);
     free(runs.run);
     dense_drop_cache(d, m);
     return rc;

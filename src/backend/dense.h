@@ -49,7 +49,8 @@ bool dense_note(struct dense *d, char *at, size_t len);
  */
 int dense_hold(struct dense *d, const struct dense_map *m, struct sluice_error *err);
 
-/* Make the whole pages of the experts inaccessible that hold nothing else. Best effort: a page left out costs nothing. */
+/* Make the whole pages of the experts inaccessible that hold nothing else. Best effort: a page left out costs nothing.
+ */
 void dense_fence(struct dense *d, const struct dense_map *m);
 
 /* Lock the held weights in memory. On failure none is locked; the message names RLIMIT_MEMLOCK. */

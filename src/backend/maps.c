@@ -117,7 +117,8 @@ int maps_find(const void *addr, size_t size, struct maps_file *out, struct sluic
     out->offset = m.offset + ((uintptr_t)addr - m.start);
     /* One mapping may show as several lines; its end must belong to the same file, in the same order. */
     const uintptr_t last = (uintptr_t)addr + size - 1;
-    if (!maps_lookup(last, &end) || end.id.inode != m.id.inode || end.offset + (last - end.start) != out->offset + size - 1) {
+    if (!maps_lookup(last, &end) || end.id.inode != m.id.inode ||
+        end.offset + (last - end.start) != out->offset + size - 1) {
         return sluice_fail(err, SLUICE_ERR_IO, "the weights are not in one mapping of %s", m.path);
     }
     snprintf(out->path, sizeof out->path, "%s", m.path);

@@ -167,7 +167,8 @@ static json_t *cache_json(const struct sluice_stats *t) {
 
 static json_t *plan_json(const struct sluice_plan *p) {
     json_t *o = json_object();
-    if (!(put_count(o, "limit_bytes", p->limit_bytes) && put(o, "limit_by_setting", json_boolean(p->limit_by_setting)) &&
+    if (!(put_count(o, "limit_bytes", p->limit_bytes) &&
+          put(o, "limit_by_setting", json_boolean(p->limit_by_setting)) &&
           put_count(o, "total_bytes", p->total_bytes) && put_count(o, "process_bytes", p->process_bytes) &&
           put_count(o, "files_bytes", p->files_bytes) && put_count(o, "untouched_bytes", p->untouched_bytes) &&
           put_count(o, "dense_bytes", p->dense_bytes) && put_count(o, "cache_bytes", p->cache_bytes) &&

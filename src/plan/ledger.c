@@ -131,7 +131,7 @@ int plan_make(const struct sluice_settings *s, const struct plan_demand *d, cons
               struct sluice_plan *plan, uint64_t *budget, struct sluice_error *err) {
     const struct plan_limits *l = &f->limits;
     /* What the process has is its own already: the limit is what is left and that. File pages are left. */
-    const uint64_t system = l->available ? l->available + f->process.anon : 0;
+    const uint64_t system = l->total ? l->available + f->process.anon : 0;
     const uint64_t set = s->memory_bytes;
     *budget = 0;
     *plan = (struct sluice_plan){

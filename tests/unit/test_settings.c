@@ -316,10 +316,9 @@ static void test_bad_values(void **state) {
     assert_memory_equal(&s, &before, sizeof s);
 }
 
-static const char *const variables[] = {"SLUICE_CACHE",       "SLUICE_CACHE_FLOOR", "SLUICE_CACHE_POLICY",
-                                        "SLUICE_FORCE_CACHE", "SLUICE_IO_THREADS",  "SLUICE_DIRECT_IO",
-                                        "SLUICE_QUIET",       "SLUICE_KERNEL",      "SLUICE_MEMORY",
-                                        "SLUICE_DENSE"};
+static const char *const variables[] = {
+    "SLUICE_CACHE",     "SLUICE_CACHE_FLOOR", "SLUICE_CACHE_POLICY", "SLUICE_FORCE_CACHE", "SLUICE_IO_THREADS",
+    "SLUICE_DIRECT_IO", "SLUICE_QUIET",       "SLUICE_KERNEL",       "SLUICE_MEMORY",      "SLUICE_DENSE"};
 
 static int clear_environment(void **state) {
     (void)state;
