@@ -217,8 +217,7 @@ static bool dense_stage(struct dense_run *r, const struct dense_map *m) {
     if (slack > lead) {
         munmap(r->stage + r->size, slack - lead);
     }
-    if (!getenv("NOHUGE"))
-        madvise(r->stage, r->size, MADV_HUGEPAGE); /* a wish */
+    madvise(r->stage, r->size, MADV_HUGEPAGE); /* a wish */
     return true;
 }
 
@@ -324,9 +323,7 @@ static void dense_drop_cache(const struct dense *d, const struct dense_map *m) {
     }
 }
 
-#include "stream/clock.h"
 int dense_hold(struct dense *d, const struct dense_map *m, struct sluice_error *err) {
-    double t0 = clock_seconds();
     struct dense_runs runs = {0};
     int rc = dense_plan(d, m, &runs, err);
     for (size_t i = 0; i < runs.n && rc == SLUICE_OK; i++) {
@@ -334,9 +331,7 @@ int dense_hold(struct dense *d, const struct dense_map *m, struct sluice_error *
             rc = sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for the dense weights: %s", strerror(errno));
         }
     }
-    double t1 = clock_seconds();
     rc = rc ? rc : dense_read(&runs, m, err);
-    double t2 = clock_seconds();
     for (size_t i = 0; i < runs.n && rc == SLUICE_OK; i++) {
         rc = dense_move(d, m, &runs.run[i], err);
     }
@@ -345,7 +340,6 @@ int dense_hold(struct dense *d, const struct dense_map *m, struct sluice_error *
             munmap(runs.run[i].stage, runs.run[i].size);
         }
     }
-    fprintf(stderr, "DBG runs %zu stage %.3f read %.3f move %.3f\n", runs.n, t1 - t0, t2 - t1, clock_seconds() - t2);
     free(runs.run);
     dense_drop_cache(d, m);
     return rc;

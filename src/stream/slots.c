@@ -157,8 +157,7 @@ int slots_create(struct slots *s, const struct bank *b, uint64_t budget, enum sl
                          (unsigned long long)(s->bytes >> 20), strerror(errno));
         goto fail;
     }
-    if (!getenv("NOHUGEARENA"))
-        madvise(s->memory, s->mapped, MADV_HUGEPAGE); /* a wish; kernels without it say EINVAL */
+    madvise(s->memory, s->mapped, MADV_HUGEPAGE); /* a wish; kernels without it say EINVAL */
     char *at = (char *)(((uintptr_t)s->memory + SLOTS_HUGE - 1) / SLOTS_HUGE * SLOTS_HUGE);
     for (uint32_t i = 0; i < s->n_classes; i++) {
         struct slot_class *c = &s->classes[i];
