@@ -68,10 +68,19 @@ enum sluice_policy {
     SLUICE_POLICY_LRU,   /* evict the bundle whose last use is longest ago */
 };
 
+/* Where the dense weights (all that are not experts) live while a model streams. */
+enum sluice_dense {
+    SLUICE_DENSE_ANON, /* in memory of the process, which replaces the file's mapping under them */
+    SLUICE_DENSE_MMAP, /* in the page cache, through llama.cpp's mapping; the kernel may take them away */
+    SLUICE_DENSE_LOCK, /* as anon, and locked: never swapped out. Needs RLIMIT_MEMLOCK or CAP_IPC_LOCK */
+};
+
 struct sluice_settings {
     enum sluice_cache_mode cache; /* see above */
     uint64_t cache_bytes;         /* bytes of slot memory, with SLUICE_CACHE_FIXED only */
     uint64_t floor_bytes;         /* bytes that SLUICE_CACHE_AUTO leaves free; 0: chosen from the limit */
+    uint64_t memory_bytes;        /* bytes that this process may use in all; 0: what machine and cgroup leave */
+    enum sluice_dense dense;      /* see above */
     enum sluice_policy policy;    /* which bundle is evicted */
     bool force_cache;             /* accept a budget under one token's demand */
     bool lookahead;               /* read experts that the next layer will probably pick, when the disk is idle */
@@ -81,7 +90,7 @@ struct sluice_settings {
     bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
 };
 
-/* Fill *s with the defaults: cache auto, policy cycle, direct I/O, 4 lanes. */
+/* Fill *s with the defaults: cache auto, dense anon, policy cycle, direct I/O, 4 lanes. */
 SLUICE_API void sluice_settings_default(struct sluice_settings *s);
 
 /*
@@ -90,6 +99,8 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *
  *   SLUICE_CACHE         auto | off | 0 | SIZE            SIZE: 2000MiB, 4GiB, 4G, 2048 (MiB)
  *   SLUICE_CACHE_FLOOR   SIZE                              left free by auto
+ *   SLUICE_MEMORY        SIZE                              ceiling for the whole process
+ *   SLUICE_DENSE         anon | mmap | lock
  *   SLUICE_CACHE_POLICY  cycle | lru
  *   SLUICE_FORCE_CACHE   0 | 1
  *   SLUICE_IO_THREADS    1..64
@@ -101,8 +112,8 @@ SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice
 
 /*
  * Set one setting from text, by the same names and rules as the environment, in lower case without
- * the prefix: "cache", "cache_floor", "cache_policy", "force_cache", "io_threads", "direct_io",
- * "kernel", "quiet". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
+ * the prefix: "cache", "cache_floor", "memory", "dense", "cache_policy", "force_cache", "io_threads",
+ * "direct_io", "kernel", "quiet". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
  */
 SLUICE_API int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value,
                                    struct sluice_error *err);
@@ -171,6 +182,34 @@ struct sluice_stats {
 
 /* Copy the counters since registration. All zero before the first model. */
 SLUICE_API void sluice_get_stats(struct sluice_stats *out);
+
+/*
+ * The memory plan: what the process is expected to use at most, row by row, decided when the cache
+ * is sized (at the first token). A row is bytes; total_bytes is the sum of those from process_bytes
+ * to scratch_bytes. The kernel's own peak is meant to stay within it.
+ */
+struct sluice_plan {
+    uint64_t limit_bytes;     /* what the process may use: the tightest of the three below; 0: not known */
+    bool limit_by_setting;    /* limit_bytes is memory_bytes of the settings; else cgroup's or machine's */
+    uint64_t total_bytes;     /* the plan */
+    uint64_t process_bytes;   /* anonymous memory in use already, dense weights not counted */
+    uint64_t files_bytes;     /* mapped file pages in use: programs and libraries */
+    uint64_t untouched_bytes; /* allocated and not touched yet: compute buffers, KV cache */
+    uint64_t dense_bytes;     /* dense weights of the models that stream */
+    uint64_t cache_bytes;     /* slot memory: the expert cache, or staging when there is none */
+    uint64_t scratch_bytes;   /* page tables, gathered rows, tables of slots */
+    uint64_t floor_bytes;     /* beyond the plan: what cache auto leaves free of the limit */
+    bool dense_mapped;        /* dense_bytes are page cache, which the kernel may take away */
+};
+
+/* Copy the plan. False, and all zero, before the first token of a model that streams. */
+SLUICE_API bool sluice_get_plan(struct sluice_plan *out);
+
+/*
+ * Write the plan as one line, e.g. "memory: plan 2890 MiB of 3072 (cgroup or machine): dense 964, ...".
+ * "" when there is none. At most cap bytes with the terminator; returns what snprintf would.
+ */
+SLUICE_API int sluice_plan_line(char *buf, size_t cap);
 
 /*
  * The last failure while streaming (a read that failed, a budget that cannot work), for the caller

@@ -14,6 +14,9 @@ int sluice_register(const struct sluice_settings *s, struct sluice_error *err) {
     if (s->cache == SLUICE_CACHE_FIXED && s->cache_bytes == 0) {
         return sluice_fail(err, SLUICE_ERR_ARG, "cache_bytes: 0 with a fixed cache");
     }
+    if (s->dense > SLUICE_DENSE_LOCK) {
+        return sluice_fail(err, SLUICE_ERR_ARG, "dense: %d is no place", (int)s->dense);
+    }
     const int rc = device_setup(s, false, err);
     if (rc) {
         return rc;
@@ -43,9 +46,10 @@ bool sluice_take_error(struct sluice_error *out) {
 
 int sluice_mode_line(char *buf, size_t cap) {
     struct sluice_stats st;
-    char why[256], cache[96], reads[192];
+    char why[256], dense[256], cache[96], reads[192];
     pthread_mutex_lock(&sluice_device.lock);
     snprintf(why, sizeof why, "%s", sluice_device.plain_reason);
+    snprintf(dense, sizeof dense, "%s", sluice_device.dense_reason);
     pthread_mutex_unlock(&sluice_device.lock);
     sluice_get_stats(&st);
     if (st.tensors == 0) {
@@ -71,8 +75,9 @@ int sluice_mode_line(char *buf, size_t cap) {
         engine_buffered_reason(sluice_device.engine, reason, sizeof reason);
         snprintf(reads, sizeof reads, "buffered reads (%s)", reason);
     }
-    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %u lanes, lossless%s%s", st.tensors,
-                    (double)st.bank_bytes / (1 << 20), cache, reads, st.lanes, why[0] ? "; not streamed: " : "", why);
+    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %u lanes, lossless%s%s%s%s", st.tensors,
+                    (double)st.bank_bytes / (1 << 20), cache, reads, st.lanes, why[0] ? "; not streamed: " : "", why,
+                    dense[0] ? "; dense weights stay in the page cache: " : "", dense);
 }
 
 const char *sluice_version(void) {

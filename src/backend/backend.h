@@ -7,6 +7,7 @@
 #define SLUICE_BACKEND_BACKEND_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,9 +28,14 @@ struct sluice_device {
     struct ggml_backend_device dev;
     struct ggml_backend_buffer_type buft;
 
+    _Atomic uint32_t collecting; /* mapped buffers whose dense weights are being noted; 0: none, ask no further */
+    pthread_mutex_t dense_lock;  /* guards struct dense of all buffers; taken before `lock`, never under the engine's */
+
     pthread_mutex_t lock;           /* guards the rest */
     struct sluice_error last_error; /* for sluice_take_error */
     char plain_reason[256];         /* why some expert weights do not stream, for the mode line; "" if all do */
+    char dense_reason[256];         /* why dense weights are in the page cache although they should not; "" if not */
+    struct sluice_plan plan;        /* the last plan; in force while the engine's arena is cut */
     bool mode_printed;              /* the plug-in prints its mode line once */
     struct sluice_buffer *buffers;  /* weights over mapped files, a list */
     struct sluice_stats last_stats; /* counters when models were last there */
@@ -55,6 +61,12 @@ void device_report(const struct sluice_error *err);
 /* Note, for the mode line, that some expert weights are computed from memory, and why. First reason stays. */
 void device_note_plain(const char *why);
 
+/* Note, for the mode line, that dense weights could not be moved, and why. First reason stays. */
+void device_note_dense(const char *why);
+
+/* engine_budget_fn: the memory plan (budget.c). */
+int device_budget(void *ud, const struct bank *b, uint64_t *budget, struct sluice_error *err);
+
 /* Keep the counters as they are now. Called before contexts and models go. */
 void device_keep_stats(void);
 
@@ -72,8 +84,33 @@ void buffer_type_init(struct ggml_backend_buffer_type *t, ggml_backend_dev_t dev
 /* A weights buffer over [ptr, ptr + size), which should lie in a mapped model file. */
 ggml_backend_buffer_t buffer_from_host_ptr(ggml_backend_dev_t dev, void *ptr, size_t size, size_t max_tensor_size);
 
-/* After loading, once per file: have the dense weights read ahead, and give back what was read of the experts. */
+/*
+ * After loading, once per file: give back what was read of the experts, and have the dense weights
+ * read ahead if they are to stay in the page cache.
+ */
 void buffer_advise_pages(void);
+
+/* A graph with this operation is being planned: note which dense weights of mapped models it reads. */
+void buffer_note_dense(const struct ggml_tensor *op);
+
+/* Somebody else than us is going to compute on this streamed weight where it lies: keep it readable there. */
+void buffer_leave_in_place(const struct ggml_tensor *w);
+
+/*
+ * Before the first block of a model is computed: its dense weights go where the settings say. `w` is
+ * one of its streamed weights. Later calls cost one load. Fails when locking is not allowed, and
+ * when the mapping was lost.
+ */
+int buffer_settle_dense(const struct ggml_tensor *w, struct sluice_error *err);
+
+/* Dense weights of all models that stream, for the plan. */
+struct buffer_dense {
+    uint64_t bytes;  /* of them */
+    uint64_t held;   /* of those, in anonymous memory */
+    bool guessed;    /* of some model no graph is known yet: bytes is all of its files but the experts */
+    bool in_mapping; /* some stay in the page cache */
+};
+void buffer_dense_sum(struct buffer_dense *sum);
 
 /* The streamed weight behind a MUL_MAT_ID's src[0], or NULL: its data is in memory. */
 const struct stream_weight *buffer_weight(const struct ggml_tensor *w);

@@ -369,6 +369,10 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
         const bool matmul = node->op == GGML_OP_MUL_MAT_ID && ggml_nelements(node) > 0;
         const struct stream_weight *w = matmul ? buffer_weight(node->src[0]) : NULL;
         if (w) {
+            status = block_status(buffer_settle_dense(node->src[0], err));
+            if (status != GGML_STATUS_SUCCESS) {
+                break;
+            }
             int taken = 0;
             status = block_run_streamed(x, g, i, w, &taken, err);
             i += taken - 1;

@@ -12,6 +12,10 @@
  *                                loads without mapping. Those were read into memory already and are
  *                                computed from there, like stock llama.cpp; the mode line says so.
  *
+ * A weights buffer also keeps the books on the dense weights of its file, which llama.cpp puts into
+ * buffers of its own over the same mapping: they are noted while graphs are planned and moved out of
+ * the page cache before the first block is computed (dense.c).
+ *
  * All are host memory, so the CPU backend reads our outputs and we read its outputs, no copies.
  */
 #include <stdlib.h>
@@ -19,6 +23,7 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "backend/dense.h"
 #include "backend/maps.h"
 #include "backend/pages.h"
 #include "plan/limits.h"
@@ -39,7 +44,12 @@ struct sluice_buffer {
     struct pages_range *ranges;     /* the bytes of the mapping under each */
     int fd;                         /* the file, for advice on its page cache; -1 when not mapped */
     uint64_t file_size;             /* its size, bytes */
+    struct maps_id id;              /* which mappings are of that file */
     bool advised;                   /* buffer_advise_pages is done with it */
+    _Atomic bool settled;           /* dense weights are where they are to be; set under dense_lock */
+    struct dense dense;             /* which they are; under dense_lock */
+    uint64_t dense_noted;           /* copies of its sums, bytes, under `lock` of the device */
+    uint64_t dense_held;            /* the same */
     size_t n, cap;                  /* how many, and room */
     struct sluice_buffer *next;     /* in sluice_device.buffers, when mapped */
 };
@@ -47,6 +57,7 @@ struct sluice_buffer {
 static void buffer_free(ggml_backend_buffer_t buffer) {
     struct sluice_buffer *b = buffer->context;
     device_keep_stats();
+    pthread_mutex_lock(&sluice_device.dense_lock);
     pthread_mutex_lock(&sluice_device.lock);
     for (struct sluice_buffer **p = &sluice_device.buffers; *p; p = &(*p)->next) {
         if (*p == b) {
@@ -55,6 +66,11 @@ static void buffer_free(ggml_backend_buffer_t buffer) {
         }
     }
     pthread_mutex_unlock(&sluice_device.lock);
+    if (b->mapped && !atomic_load(&b->settled)) {
+        atomic_fetch_sub(&sluice_device.collecting, 1);
+    }
+    pthread_mutex_unlock(&sluice_device.dense_lock);
+    dense_free(&b->dense);
     engine_remove_tensors(sluice_device.engine, b->tensors, b->n);
     if (b->mapped) {
         engine_drop_file(sluice_device.engine, b->file);
@@ -105,12 +121,17 @@ static bool buffer_grow(struct sluice_buffer *b) {
     return true;
 }
 
+/* The pages of b's file that should be in memory, told to the kernel. Caller holds the device's lock. */
+static void buffer_advise(struct sluice_buffer *b, bool want) {
+    pages_advise(b->fd, (char *)b->base - b->offset, b->file_size, b->ranges, b->n, sluice_device.settings.direct_io,
+                 want);
+}
+
 void buffer_advise_pages(void) {
     pthread_mutex_lock(&sluice_device.lock);
     for (struct sluice_buffer *b = sluice_device.buffers; b; b = b->next) {
         if (!b->advised) {
-            char *start = (char *)b->base - b->offset;
-            pages_advise(b->fd, start, b->file_size, b->ranges, b->n, sluice_device.settings.direct_io);
+            buffer_advise(b, sluice_device.settings.dense == SLUICE_DENSE_MMAP);
             b->advised = true;
         }
     }
@@ -167,8 +188,19 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, cons
 
 static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset,
                        size_t size) {
-    (void)buffer;
-    memcpy(data, (const char *)t->data + offset, size);
+    struct sluice_buffer *b = buffer->context;
+    const char *at = (const char *)t->data + offset;
+    bool fenced = false;
+    if (b->mapped) {
+        pthread_mutex_lock(&sluice_device.dense_lock);
+        fenced = dense_is_fenced(&b->dense, at, size);
+        pthread_mutex_unlock(&sluice_device.dense_lock);
+    }
+    if (!fenced) {
+        memcpy(data, at, size);
+    } else if (stream_file_pread(b->fd, data, b->offset + (uint64_t)(at - (char *)b->base), size) != (int64_t)size) {
+        GGML_ABORT("sluice: tensor %s cannot be read from its file", t->name); /* ggml has no way to say so */
+    }
 }
 
 static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
@@ -295,10 +327,12 @@ ggml_backend_buffer_t buffer_from_host_ptr(ggml_backend_dev_t dev, void *ptr, si
             b->offset = m.offset;
             b->file_size = m.size;
             b->fd = m.fd;
+            b->id = m.id;
             pthread_mutex_lock(&sluice_device.lock);
             b->next = sluice_device.buffers;
             sluice_device.buffers = b;
             pthread_mutex_unlock(&sluice_device.lock);
+            atomic_fetch_add(&sluice_device.collecting, 1);
         } else {
             close(m.fd);
         }
@@ -316,4 +350,139 @@ const struct stream_weight *buffer_weight(const struct ggml_tensor *w) {
     }
     const struct sluice_buffer *b = w->buffer->context;
     return b && b->mapped ? w->extra : NULL; /* the empty buffers of load time have no context */
+}
+
+/* ---- dense weights of mapped files ----------------------------------------------------------- */
+
+/* If t, or what it is a view of, lies in a mapped model and is not ours, note it. Caller holds both locks. */
+static void buffer_note_tensor(const struct ggml_tensor *t) {
+    t = t && t->view_src ? t->view_src : t;
+    if (!t || !t->data || !t->buffer || t->buffer->usage != GGML_BACKEND_BUFFER_USAGE_WEIGHTS ||
+        t->buffer->buft == &sluice_device.buft || !ggml_backend_buffer_is_host(t->buffer)) {
+        return;
+    }
+    const size_t len = ggml_nbytes(t);
+    for (struct sluice_buffer *b = sluice_device.buffers; b; b = b->next) {
+        const uintptr_t start = (uintptr_t)b->base - b->offset, at = (uintptr_t)t->data;
+        if (at >= start && at - start < b->file_size && len <= b->file_size - (at - start)) {
+            if (!atomic_load_explicit(&b->settled, memory_order_relaxed)) {
+                dense_note(&b->dense, t->data, len); /* without memory it stays in the mapping */
+                b->dense_noted = b->dense.noted_bytes;
+            }
+            return;
+        }
+    }
+}
+
+void buffer_note_dense(const struct ggml_tensor *op) {
+    pthread_mutex_lock(&sluice_device.dense_lock);
+    pthread_mutex_lock(&sluice_device.lock);
+    buffer_note_tensor(op);
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        buffer_note_tensor(op->src[i]);
+    }
+    pthread_mutex_unlock(&sluice_device.lock);
+    pthread_mutex_unlock(&sluice_device.dense_lock);
+}
+
+static struct dense_map buffer_dense_map(const struct sluice_buffer *b) {
+    return (struct dense_map){
+        .start = (char *)b->base - b->offset,
+        .id = b->id,
+        .file = engine_file(sluice_device.engine, b->file),
+        .experts = b->ranges,
+        .n_experts = b->n,
+        .threads = sluice_device.settings.io_threads,
+    };
+}
+
+void buffer_leave_in_place(const struct ggml_tensor *w) {
+    struct sluice_buffer *b = w->buffer->context;
+    if (!b || !b->mapped) {
+        return;
+    }
+    struct sluice_error err;
+    pthread_mutex_lock(&sluice_device.dense_lock);
+    const struct dense_map m = buffer_dense_map(b);
+    if (dense_leave(&b->dense, &m, w->data, ggml_nbytes(w), &err)) {
+        device_report(&err);
+    }
+    pthread_mutex_unlock(&sluice_device.dense_lock);
+}
+
+/* Hold, fence and lock the dense weights of one file, as far as that is not done. Caller holds dense_lock. */
+static int buffer_settle_one(struct sluice_buffer *b, struct sluice_error *err) {
+    const enum sluice_dense where = sluice_device.settings.dense;
+    int rc = SLUICE_OK;
+    if (where != SLUICE_DENSE_MMAP && b->dense.noted.n && b->dense.held.n == 0) {
+        const struct dense_map m = buffer_dense_map(b);
+        rc = dense_hold(&b->dense, &m, err);
+        if (rc == SLUICE_OK) {
+            dense_fence(&b->dense, &m);
+        } else if (rc != SLUICE_ERR_STATE) {
+            /* The mapping is as good as ever, only slower: go on with it. */
+            device_note_dense(err->message);
+            rc = SLUICE_OK;
+            pthread_mutex_lock(&sluice_device.lock);
+            buffer_advise(b, true);
+            pthread_mutex_unlock(&sluice_device.lock);
+        }
+    }
+    if (rc == SLUICE_OK && where == SLUICE_DENSE_LOCK) {
+        rc = dense_lock(&b->dense, err);
+    }
+    pthread_mutex_lock(&sluice_device.lock);
+    b->dense_held = b->dense.held_bytes;
+    pthread_mutex_unlock(&sluice_device.lock);
+    if (rc == SLUICE_OK) {
+        atomic_store_explicit(&b->settled, true, memory_order_release);
+        atomic_fetch_sub(&sluice_device.collecting, 1);
+    }
+    return rc;
+}
+
+int buffer_settle_dense(const struct ggml_tensor *w, struct sluice_error *err) {
+    const struct sluice_buffer *mine = w->buffer->context;
+    if (atomic_load_explicit(&mine->settled, memory_order_acquire)) {
+        return SLUICE_OK;
+    }
+    int rc = SLUICE_OK;
+    pthread_mutex_lock(&sluice_device.dense_lock);
+    /*
+     * All files of this model, and of no other: another one may still be loading. Nobody frees a buffer of
+     * a model that computes, and the list only changes under dense_lock or at its head.
+     */
+    pthread_mutex_lock(&sluice_device.lock);
+    struct sluice_buffer *b = sluice_device.buffers;
+    pthread_mutex_unlock(&sluice_device.lock);
+    for (; b && rc == SLUICE_OK; b = b->next) {
+        if (b->owner == mine->owner && !atomic_load_explicit(&b->settled, memory_order_relaxed)) {
+            rc = buffer_settle_one(b, err);
+        }
+    }
+    pthread_mutex_unlock(&sluice_device.dense_lock);
+    return rc;
+}
+
+void buffer_dense_sum(struct buffer_dense *sum) {
+    *sum = (struct buffer_dense){0};
+    pthread_mutex_lock(&sluice_device.lock);
+    for (const struct sluice_buffer *b = sluice_device.buffers; b; b = b->next) {
+        uint64_t experts = 0;
+        for (size_t i = 0; i < b->n; i++) {
+            experts += b->ranges[i].len;
+        }
+        if (b->dense_noted == 0) {
+            sum->bytes += b->file_size > experts ? b->file_size - experts : 0;
+            sum->guessed = true;
+        } else if (b->dense_held) {
+            sum->bytes += b->dense_held;
+        } else {
+            sum->bytes += b->dense_noted;
+        }
+        sum->held += b->dense_held;
+        sum->in_mapping = sum->in_mapping || sluice_device.settings.dense == SLUICE_DENSE_MMAP ||
+                          (atomic_load_explicit(&b->settled, memory_order_relaxed) && !b->dense_held);
+    }
+    pthread_mutex_unlock(&sluice_device.lock);
 }

@@ -17,11 +17,9 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "plan/budget.h"
-#include "plan/limits.h"
 #include "stream/error.h"
 
-struct sluice_device sluice_device = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct sluice_device sluice_device = {.dense_lock = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 void device_report(const struct sluice_error *err) {
     pthread_mutex_lock(&sluice_device.lock);
@@ -36,6 +34,14 @@ void device_note_plain(const char *why) {
     pthread_mutex_lock(&sluice_device.lock);
     if (!sluice_device.plain_reason[0]) {
         snprintf(sluice_device.plain_reason, sizeof sluice_device.plain_reason, "%s", why);
+    }
+    pthread_mutex_unlock(&sluice_device.lock);
+}
+
+void device_note_dense(const char *why) {
+    pthread_mutex_lock(&sluice_device.lock);
+    if (!sluice_device.dense_reason[0]) {
+        snprintf(sluice_device.dense_reason, sizeof sluice_device.dense_reason, "%s", why);
     }
     pthread_mutex_unlock(&sluice_device.lock);
 }
@@ -72,28 +78,10 @@ void device_print_mode(void) {
         char line[512];
         sluice_mode_line(line, sizeof line);
         fprintf(stderr, "sluice: %s\n", line);
+        if (sluice_plan_line(line, sizeof line) > 0) {
+            fprintf(stderr, "sluice: %s\n", line);
+        }
     }
-}
-
-/* engine_budget_fn: the bank's demand and the machine's limits, decided in plan/. */
-static int device_budget(void *ud, const struct bank *b, uint64_t *budget, struct sluice_error *err) {
-    (void)ud;
-    struct plan_limits limits;
-    struct plan_demand demand = {0};
-    uint64_t files = 0;
-    plan_limits_read(&limits, "");
-    demand.token = bank_token_slot_bytes(b, &demand.layer);
-    for (uint32_t i = 0; i < b->n_groups; i++) {
-        demand.bank += b->groups[i].n_parts ? b->groups[i].slot_bytes * b->groups[i].n_expert : 0;
-    }
-    demand.bank += demand.bank / 16; /* slots of a class are as large as its largest bundle: at most that much more */
-    for (uint32_t i = 0; i < b->n_files; i++) {
-        files += b->files[i] ? b->files[i]->io.size : 0;
-    }
-    /* What is not expert weights in the files is read every token and must stay in memory. */
-    const uint64_t weights = bank_weight_bytes(b);
-    demand.reserved = files > weights ? files - weights : 0;
-    return plan_cache_budget(&sluice_device.settings, &demand, &limits, budget, err);
 }
 
 /* ---- backend: one per context ---------------------------------------------------------------- */

@@ -29,9 +29,21 @@
 struct maps_line {
     uint64_t start, end; /* addresses */
     uint64_t offset;     /* file offset of start */
-    uint64_t inode;      /* 0: no file */
+    struct maps_id id;   /* inode 0: no file */
     char path[4096];     /* "" when there is none */
 };
+
+/* Take a line apart. */
+static bool maps_parse(char *line, struct maps_line *m) {
+    int at = 0;
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %15s %" SCNu64 " %n", &m->start, &m->end, &m->offset,
+               m->id.device, &m->id.inode, &at) < 5) {
+        return false;
+    }
+    line[strcspn(line, "\n")] = 0;
+    snprintf(m->path, sizeof m->path, "%s", at > 0 ? line + at : "");
+    return true;
+}
 
 static bool maps_lookup(uintptr_t addr, struct maps_line *m) {
     FILE *f = fopen("/proc/self/maps", "re");
@@ -42,14 +54,7 @@ static bool maps_lookup(uintptr_t addr, struct maps_line *m) {
     size_t cap = 0;
     bool found = false;
     while (!found && getline(&line, &cap, f) > 0) {
-        int at = 0;
-        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %*s %" SCNu64 " %n", &m->start, &m->end, &m->offset,
-                   &m->inode, &at) >= 4 &&
-            addr >= m->start && addr < m->end) {
-            found = true;
-            line[strcspn(line, "\n")] = 0;
-            snprintf(m->path, sizeof m->path, "%s", at > 0 ? line + at : "");
-        }
+        found = maps_parse(line, m) && addr >= m->start && addr < m->end;
     }
     free(line);
     fclose(f);
@@ -87,7 +92,7 @@ static int maps_open_descriptor(const struct maps_line *m, const char *addr, siz
         struct stat st;
         const int fd = atoi(ent->d_name);
         if (ent->d_name[0] < '0' || ent->d_name[0] > '9' || fd == dirfd(d) || fstat(fd, &st) || !S_ISREG(st.st_mode) ||
-            st.st_ino != m->inode) {
+            st.st_ino != m->id.inode) {
             continue;
         }
         char self[64];
@@ -106,13 +111,14 @@ static int maps_open_descriptor(const struct maps_line *m, const char *addr, siz
 int maps_find(const void *addr, size_t size, struct maps_file *out, struct sluice_error *err) {
     struct maps_line m, end;
     out->fd = -1;
-    if (size == 0 || !maps_lookup((uintptr_t)addr, &m) || m.inode == 0) {
+    if (size == 0 || !maps_lookup((uintptr_t)addr, &m) || m.id.inode == 0) {
         return sluice_fail(err, SLUICE_ERR_IO, "the weights are not in a mapped file");
     }
     out->offset = m.offset + ((uintptr_t)addr - m.start);
     /* One mapping may show as several lines; its end must belong to the same file, in the same order. */
     const uintptr_t last = (uintptr_t)addr + size - 1;
-    if (!maps_lookup(last, &end) || end.inode != m.inode || end.offset + (last - end.start) != out->offset + size - 1) {
+    if (!maps_lookup(last, &end) || end.id.inode != m.id.inode ||
+        end.offset + (last - end.start) != out->offset + size - 1) {
         return sluice_fail(err, SLUICE_ERR_IO, "the weights are not in one mapping of %s", m.path);
     }
     snprintf(out->path, sizeof out->path, "%s", m.path);
@@ -135,5 +141,42 @@ int maps_find(const void *addr, size_t size, struct maps_file *out, struct sluic
         return sluice_fail(err, SLUICE_ERR_IO, "%s: %s", m.path, strerror(errno));
     }
     out->size = (uint64_t)st.st_size;
+    out->id = m.id;
     return sluice_ok(err);
+}
+
+bool maps_parts(const struct maps_id *id, char *start, uint64_t size, struct pages_range **out, size_t *n) {
+    struct maps_line m;
+    char *line = NULL;
+    size_t line_cap = 0, cap = 0;
+    *out = NULL;
+    *n = 0;
+    FILE *f = fopen("/proc/self/maps", "re");
+    bool ok = f != NULL;
+    const uintptr_t from = (uintptr_t)start, to = from + size;
+    while (ok && getline(&line, &line_cap, f) > 0) {
+        if (!maps_parse(line, &m) || m.end <= from || m.start >= to || m.id.inode != id->inode ||
+            strcmp(m.id.device, id->device) != 0 || m.start < from || m.offset != m.start - from) {
+            continue;
+        }
+        if (*n == cap) {
+            cap = cap ? cap * 2 : 16;
+            struct pages_range *r = reallocarray(*out, cap, sizeof *r);
+            ok = r != NULL;
+            *out = ok ? r : *out;
+        }
+        if (ok) {
+            (*out)[(*n)++] = (struct pages_range){.start = (char *)(uintptr_t)m.start, .len = m.end - m.start};
+        }
+    }
+    free(line);
+    if (f) {
+        fclose(f);
+    }
+    if (!ok) {
+        free(*out);
+        *out = NULL;
+        *n = 0;
+    }
+    return ok;
 }

@@ -12,6 +12,10 @@
  * backend either way, so taking one more or less changes no byte, only how often we are called.
  *
  * No names, and no table of models.
+ *
+ * While graphs are planned we are also asked about every operation on a dense weight, with its real
+ * address: so we learn which dense weights are read from the mapping (dense.c), and which are not
+ * because the program keeps a repacked copy.
  */
 #include <string.h>
 
@@ -99,7 +103,8 @@ static bool match_scale_rows(const struct ggml_tensor *op) {
            rep->src[0]->src[0] && rep->src[0]->src[0]->op == GGML_OP_NONE && rep->ne[0] == 1;
 }
 
-bool match_supports_op(const struct ggml_tensor *op) {
+/* Would our device compute this node? */
+static bool match_answer(const struct ggml_tensor *op) {
     if (op->op == GGML_OP_MUL_MAT_ID) {
         const struct ggml_tensor *w = op->src[0];
         if (!match_ours(w) || op->src[1]->type != GGML_TYPE_F32 || op->src[2]->type != GGML_TYPE_I32) {
@@ -115,4 +120,22 @@ bool match_supports_op(const struct ggml_tensor *op) {
         return match_scale_rows(op);
     }
     return match_cheap(op->op) && (match_derived(op->src[0], MATCH_DEPTH) || match_derived(op->src[1], MATCH_DEPTH));
+}
+
+bool match_supports_op(const struct ggml_tensor *op) {
+    if (atomic_load_explicit(&sluice_device.collecting, memory_order_acquire)) {
+        buffer_note_dense(op);
+    }
+    if (match_answer(op)) {
+        return true;
+    }
+    /* Somebody else computes it, on what lies in memory. For experts of ours that is the mapping. */
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        const struct ggml_tensor *w = op->src[i];
+        w = w && w->view_src ? w->view_src : w;
+        if (match_ours(w) && w->extra) {
+            buffer_leave_in_place(w);
+        }
+    }
+    return false;
 }

@@ -1,9 +1,9 @@
 /*
  * pages.c - the page cache of a mapped model.
  *
- * The dense weights are read through llama.cpp's mapping, so they live in the page cache; the
- * experts lie between them, layer by layer. Left alone, the first token faults the dense weights
- * in one by one, each fault reads around itself, and most of what is read around is experts: four
+ * With dense weights in the page cache (`--dense mmap`, or when dense.c cannot move them) they are
+ * read through llama.cpp's mapping; the experts lie between them, layer by layer. Left alone, the first token faults
+ * the dense weights in one by one, each fault reads around itself, and most of what is read around is experts: four
  * bytes of page cache for each byte of dense weights (measured: 2.2 GiB for 0.5 GiB after 12 s of
  * an 18.5 GB model), at 50 MB/s of useful reading. So
  *
@@ -39,7 +39,7 @@ static void pages_want(const char *from, const char *to, uintptr_t page) {
     }
 }
 
-void pages_advise(int fd, char *start, uint64_t size, struct pages_range *experts, size_t n, bool drop) {
+void pages_advise(int fd, char *start, uint64_t size, struct pages_range *experts, size_t n, bool drop, bool want) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     char *const end = start + size;
     qsort(experts, n, sizeof *experts, pages_order);
@@ -53,9 +53,11 @@ void pages_advise(int fd, char *start, uint64_t size, struct pages_range *expert
         }
     }
     const char *at = start;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && want; i++) {
         pages_want(at, experts[i].start, page);
         at = experts[i].start + experts[i].len;
     }
-    pages_want(at, end, page);
+    if (want) {
+        pages_want(at, end, page);
+    }
 }

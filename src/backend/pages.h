@@ -14,10 +14,10 @@ struct pages_range {
 
 /*
  * Advise the kernel on a model file, open as fd, mapped whole from `start` (parts may be unmapped
- * again): the expert ranges are not read through the mapping, everything else is, soon and often.
- * With drop, page cache under the experts is given back. Sorts `experts`. Never fails: advice that
- * is not taken costs time or memory, not bytes.
+ * again): the expert ranges are not read through the mapping. With drop, page cache under them is given
+ * back; with want, everything else is read ahead. Sorts `experts`. Never fails: advice that is not
+ * taken costs time or memory, not bytes.
  */
-void pages_advise(int fd, char *start, uint64_t size, struct pages_range *experts, size_t n, bool drop);
+void pages_advise(int fd, char *start, uint64_t size, struct pages_range *experts, size_t n, bool drop, bool want);
 
 #endif

@@ -29,13 +29,18 @@ static void plugin_write_stats(void) {
         return;
     }
     device_last_stats(&s);
+    pthread_mutex_lock(&sluice_device.lock);
+    const struct sluice_plan plan = sluice_device.plan; /* the last one, though its models may be gone */
+    pthread_mutex_unlock(&sluice_device.lock);
     const struct sluice_phase_stats *p = &s.prompt, *g = &s.generation;
     fprintf(f,
             "{\"tensors\":%" PRIu32 ",\"hits_total\":%" PRIu64 ",\"misses_total\":%" PRIu64
             ",\"read_bytes_total\":%" PRIu64 ",\"generation_routed\":%" PRIu64 ",\"generation_hits\":%" PRIu64
-            ",\"evictions\":%" PRIu64 ",\"cache_bytes\":%" PRIu64 ",\"direct_io\":%s}\n",
+            ",\"evictions\":%" PRIu64 ",\"cache_bytes\":%" PRIu64 ",\"direct_io\":%s,\"plan_bytes\":%" PRIu64
+            ",\"dense_bytes\":%" PRIu64 ",\"dense_mapped\":%s}\n",
             s.tensors, p->hits + g->hits, p->misses + g->misses, p->read_bytes + g->read_bytes, g->routed, g->hits,
-            s.evictions, s.cache_bytes, s.direct_io ? "true" : "false");
+            s.evictions, s.cache_bytes, s.direct_io ? "true" : "false", plan.total_bytes, plan.dense_bytes,
+            plan.dense_mapped ? "true" : "false");
     if (fclose(f)) {
         fprintf(stderr, "sluice: cannot write SLUICE_STATS=%s\n", path);
     }

@@ -75,10 +75,11 @@ static const struct cli_command command = {
              "The text goes to standard output as it is produced; mode line, progress and summary\n"
              "go to standard error. Defaults are in parentheses.",
     .groups = groups,
-    .notes = "The options of the expert cache can also be given by the environment (SLUICE_CACHE,\n"
-             "SLUICE_CACHE_FLOOR, SLUICE_CACHE_POLICY, SLUICE_FORCE_CACHE, SLUICE_IO_THREADS,\n"
-             "SLUICE_DIRECT_IO); an option wins. Ctrl-C ends the generation and prints the summary.\n\n"
-             "Example: sluice run -m model.gguf --cache 4GiB -p \"Once upon a time\" -n 64",
+    .notes =
+        "The options of the expert cache can also be given by the environment (SLUICE_CACHE,\n"
+        "SLUICE_CACHE_FLOOR, SLUICE_MEMORY, SLUICE_DENSE, SLUICE_CACHE_POLICY, SLUICE_FORCE_CACHE,\n"
+        "SLUICE_IO_THREADS, SLUICE_DIRECT_IO); an option wins. Ctrl-C ends the generation and prints the summary.\n\n"
+        "Example: sluice run -m model.gguf --cache 4GiB -p \"Once upon a time\" -n 64",
     .max_args = 1,
 };
 
@@ -179,6 +180,7 @@ static int generate(struct run *run, const int32_t *tokens, size_t n) {
     }
     cli_phase_set(&r->generation, &after_prompt, &r->total, r->made.steps, r->made.steps_s);
     cli_session_mode(s, r->mode, sizeof r->mode);
+    sluice_get_plan(&r->plan);
     r->peak_bytes = cli_memory_peak(); /* before a comparison loads the model resident */
     r->cgroup_peak_bytes = cli_memory_cgroup_peak();
     if (run->last && run->last != '\n' && isatty(STDOUT_FILENO)) {

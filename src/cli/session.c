@@ -36,6 +36,9 @@ static void hook_prompt(void *user, uint64_t done, uint64_t total) {
         cli_session_mode(s, line, sizeof line);
         cli_progress_clear(&s->progress);
         fprintf(stderr, "%s\n", line);
+        if (!s->config->resident && sluice_plan_line(line, sizeof line) > 0) {
+            fprintf(stderr, "%s\n", line);
+        }
     }
     if (done < total) {
         cli_progress_tokens(&s->progress, s->feeding, done, total);

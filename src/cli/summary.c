@@ -176,6 +176,21 @@ static json_t *cache_json(const struct sluice_stats *t) {
     return o;
 }
 
+static json_t *plan_json(const struct sluice_plan *p) {
+    json_t *o = json_object();
+    if (!(put_count(o, "limit_bytes", p->limit_bytes) &&
+          put(o, "limit_by_setting", json_boolean(p->limit_by_setting)) &&
+          put_count(o, "total_bytes", p->total_bytes) && put_count(o, "process_bytes", p->process_bytes) &&
+          put_count(o, "files_bytes", p->files_bytes) && put_count(o, "untouched_bytes", p->untouched_bytes) &&
+          put_count(o, "dense_bytes", p->dense_bytes) && put_count(o, "cache_bytes", p->cache_bytes) &&
+          put_count(o, "scratch_bytes", p->scratch_bytes) && put_count(o, "floor_bytes", p->floor_bytes) &&
+          put(o, "dense_mapped", json_boolean(p->dense_mapped)))) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
 static json_t *comparison_json(const struct sluice_comparison *c) {
     json_t *o = json_object();
     bool ok = put(o, "identical", json_boolean(c->identical && !c->interrupted)) && put_count(o, "steps", c->steps) &&
@@ -208,7 +223,7 @@ static json_t *report_json(const struct cli_report *r, const char *text, size_t 
         put(o, "cgroup_peak_bytes",
             r->cgroup_peak_bytes ? json_integer((json_int_t)r->cgroup_peak_bytes) : json_null());
     if (streams(r)) {
-        ok = ok && put(o, "cache", cache_json(&r->total));
+        ok = ok && put(o, "cache", cache_json(&r->total)) && put(o, "plan", plan_json(&r->plan));
     }
     if (r->compared) {
         ok = ok && put(o, "compared", comparison_json(&r->comparison));

@@ -16,6 +16,7 @@
 void sluice_settings_default(struct sluice_settings *s) {
     *s = (struct sluice_settings){
         .cache = SLUICE_CACHE_AUTO,
+        .dense = SLUICE_DENSE_ANON,
         .policy = SLUICE_POLICY_CYCLE,
         .lookahead = true,
         .direct_io = true,
@@ -122,6 +123,22 @@ static bool set_floor(struct sluice_settings *s, const char *v) {
     return sluice_parse_size(v, &s->floor_bytes);
 }
 
+static bool set_memory(struct sluice_settings *s, const char *v) {
+    return sluice_parse_size(v, &s->memory_bytes) && s->memory_bytes > 0;
+}
+
+static bool set_dense(struct sluice_settings *s, const char *v) {
+    static const char *const names[] = {
+        [SLUICE_DENSE_ANON] = "anon", [SLUICE_DENSE_MMAP] = "mmap", [SLUICE_DENSE_LOCK] = "lock"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(v, names[i]) == 0) {
+            s->dense = (enum sluice_dense)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool set_policy(struct sluice_settings *s, const char *v) {
     s->policy = strcmp(v, "lru") == 0 ? SLUICE_POLICY_LRU : SLUICE_POLICY_CYCLE;
     return s->policy == SLUICE_POLICY_LRU || strcmp(v, "cycle") == 0;
@@ -160,6 +177,8 @@ static const struct {
 } settings_table[] = {
     {"cache", "SLUICE_CACHE", set_cache, "auto, off, 0 or a size such as 2000MiB or 4GiB"},
     {"cache_floor", "SLUICE_CACHE_FLOOR", set_floor, "a size such as 512MiB"},
+    {"memory", "SLUICE_MEMORY", set_memory, "a size such as 3GiB, not 0"},
+    {"dense", "SLUICE_DENSE", set_dense, "anon, mmap or lock"},
     {"cache_policy", "SLUICE_CACHE_POLICY", set_policy, "cycle or lru"},
     {"force_cache", "SLUICE_FORCE_CACHE", set_force, "0 or 1"},
     {"io_threads", "SLUICE_IO_THREADS", set_threads, "1..64"},

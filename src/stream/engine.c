@@ -196,6 +196,13 @@ int engine_add_tensor(struct engine *e, uint32_t file, uint64_t owner, const cha
     return rc;
 }
 
+const struct stream_file *engine_file(struct engine *e, uint32_t file) {
+    pthread_mutex_lock(&e->lock);
+    const struct stream_file *f = &e->bank.files[file]->io;
+    pthread_mutex_unlock(&e->lock);
+    return f;
+}
+
 void engine_drop_file(struct engine *e, uint32_t file) {
     pthread_mutex_lock(&e->lock);
     /* Its last reference: then no tensor is in it, and no read under way. */
@@ -223,7 +230,7 @@ void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n) {
 int engine_check(struct engine *e, struct sluice_error *err) {
     uint64_t budget = 0;
     pthread_mutex_lock(&e->lock);
-    int rc = e->bank.live_tensors ? e->budget_fn(e->budget_ud, &e->bank, &budget, err) : sluice_ok(err);
+    int rc = e->bank.live_tensors && !e->cut ? e->budget_fn(e->budget_ud, &e->bank, &budget, err) : sluice_ok(err);
     pthread_mutex_unlock(&e->lock);
     return rc;
 }

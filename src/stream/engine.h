@@ -40,13 +40,16 @@ void engine_drop_file(struct engine *e, uint32_t file);
 int engine_add_tensor(struct engine *e, uint32_t file, uint64_t owner, const char *name, uint64_t offset,
                       uint64_t slice, uint32_t n_expert, uint32_t top_k, uint32_t *tensor, struct sluice_error *err);
 
+/* The file behind an index of engine_add_file. Stays until that reference is dropped. */
+const struct stream_file *engine_file(struct engine *e, uint32_t file);
+
 /*
  * Remove tensors that nobody will ask for again (their model is being freed). Waits for reads into
  * their bundles. With the last tensor the arena and the lanes end too.
  */
 void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n);
 
-/* Ask the budget function whether this bank can be served, without allocating. */
+/* Ask the budget function whether this bank can be served, without allocating. An arena that is cut serves it. */
 int engine_check(struct engine *e, struct sluice_error *err);
 
 /* What a caller must know of a tensor. */

@@ -122,6 +122,17 @@ static uint64_t slots_share(struct slots *s, uint64_t budget) {
     return total;
 }
 
+int slots_measure(const struct bank *b, uint64_t budget, uint64_t *bytes, struct sluice_error *err) {
+    struct slots s = {0};
+    uint64_t n_table = 0;
+    const int rc = slots_classify(&s, b, &n_table, err);
+    *bytes = rc ? 0 : slots_share(&s, budget);
+    s.n_slots = 0; /* none was made */
+    s.n_classes = 0;
+    slots_destroy(&s);
+    return rc;
+}
+
 int slots_create(struct slots *s, const struct bank *b, uint64_t budget, enum sluice_policy policy,
                  struct sluice_error *err) {
     memset(s, 0, sizeof *s);

@@ -65,6 +65,9 @@ struct slots {
 int slots_create(struct slots *s, const struct bank *b, uint64_t budget, enum sluice_policy policy,
                  struct sluice_error *err);
 
+/* How much slot memory slots_create would cut from that budget, in *bytes. */
+int slots_measure(const struct bank *b, uint64_t budget, uint64_t *bytes, struct sluice_error *err);
+
 /* Free everything. No slot may be pinned or being read. Accepts a zeroed struct. */
 void slots_destroy(struct slots *s);
 

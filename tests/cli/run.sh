@@ -84,7 +84,7 @@ cp out.txt run.json
 expect "  starts with a brace" <(head -n 1 run.json) '^\{$'
 for key in sluice llama_cpp architecture mode streaming lossless text stop tokens_generated seed load_seconds \
     first_token_seconds prompt generation tokens_per_second mib_per_token hit_rate wait_seconds read_bytes \
-    peak_memory_bytes cgroup_peak_bytes cache compared; do
+    peak_memory_bytes cgroup_peak_bytes cache plan compared; do
     grep -q "\"$key\":" run.json || fail "the JSON object has no $key"
 done
 # is KEY VALUE

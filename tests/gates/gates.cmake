@@ -3,6 +3,9 @@
 add_executable(sluice-logits ${CMAKE_CURRENT_LIST_DIR}/logits.c)
 target_link_libraries(sluice-logits PRIVATE sluice_options llama_llama Threads::Threads m)
 
+add_executable(sluice-residency ${CMAKE_CURRENT_LIST_DIR}/residency.c)
+target_link_libraries(sluice-residency PRIVATE sluice_options llama_llama)
+
 set(gates_environment
     BIN=${CMAKE_BINARY_DIR}/bin
     LLAMA_BIN=${SLUICE_LLAMA_BIN}
@@ -21,7 +24,7 @@ endfunction()
 if(SLUICE_SANITIZE)
     set(gates subset)
 else()
-    set(gates archs types layouts shapes concurrency)
+    set(gates archs types layouts shapes concurrency dense)
     sluice_gate(stock-programs ${CMAKE_CURRENT_LIST_DIR}/stock-programs.sh)
 endif()
 foreach(gate IN LISTS gates)

@@ -109,6 +109,9 @@ check() {
         hits) [ "$(counter "$stats" hits_total)" -gt 0 ] || bad="$bad; no hits" ;;
         cold) [ "$(counter "$stats" hits_total)" = 0 ] || bad="$bad; hits without a cache" ;;
         buffered) [ "$(counter "$stats" direct_io)" = false ] || bad="$bad; reads were not buffered" ;;
+        held) [ "$(counter "$stats" dense_mapped)" = false ] && [ "$(counter "$stats" dense_bytes)" -gt 0 ] ||
+            bad="$bad; dense weights are in the page cache" ;;
+        mapped) [ "$(counter "$stats" dense_mapped)" = true ] || bad="$bad; dense weights are not in the page cache" ;;
         unused) ;;
         *) bad="$bad; bad expectation $word" ;;
         esac 2>/dev/null

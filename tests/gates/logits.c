@@ -9,8 +9,8 @@
  * several models in one process decode in turn, several contexts on one model (--parallel) decode
  * from threads at the same time. The tokens are pseudo-random, different for every session and
  * every sequence, so that no tokenizer is needed and sessions route differently; after the prompt
- * each sequence continues greedily. Repacking of weights is off (use_extra_bufts), because a repacked
- * resident run multiplies in another order than any streamed one can.
+ * each sequence continues greedily. Repacking of weights is off (use_extra_bufts) unless asked for, because a
+ * repacked resident run multiplies in another order than any streamed one can.
  *
  * A comparison of two broken runs succeeds, so a run that proves nothing fails here: logits that are
  * not finite, and rows in which all logits are equal.
@@ -51,6 +51,7 @@ struct options {
     int seqs;     /* sequences in every batch */
     int parallel; /* contexts per model, each in its own thread when more than one */
     enum llama_load_mode load_mode;
+    bool repack; /* let llama.cpp repack weights, as its programs do */
     bool info;
 };
 
@@ -82,6 +83,7 @@ static const char usage_text[] =
     "  --seqs 1|2             sequences in every batch (1)\n"
     "  --parallel N           N contexts per model, decoding at once from N threads (1)\n"
     "  --load-mode MODE       mmap (default) or none\n"
+    "  --repack               let llama.cpp repack weights (its own results change with it)\n"
     "  --info                 print what the GGUF says about its experts, one `key value` per line\n"
     "  --help                 this text\n"
     "\n"
@@ -109,17 +111,12 @@ static bool parse_int(const char *text, int low, int high, int *out) {
 /* Returns -1 to go on, else the exit code. */
 static int parse_options(int argc, char **argv, struct options *o) {
     static const struct option longs[] = {
-        {"out", required_argument, 0, 'o'},
-        {"prefill", required_argument, 0, 'p'},
-        {"decode", required_argument, 0, 'd'},
-        {"ubatch", required_argument, 0, 'u'},
-        {"threads", required_argument, 0, 't'},
-        {"seqs", required_argument, 0, 's'},
-        {"parallel", required_argument, 0, 'n'},
-        {"load-mode", required_argument, 0, 'l'},
-        {"info", no_argument, 0, 'i'},
-        {"help", no_argument, 0, 'h'},
-        {0, 0, 0, 0},
+        {"out", required_argument, 0, 'o'},      {"prefill", required_argument, 0, 'p'},
+        {"decode", required_argument, 0, 'd'},   {"ubatch", required_argument, 0, 'u'},
+        {"threads", required_argument, 0, 't'},  {"seqs", required_argument, 0, 's'},
+        {"parallel", required_argument, 0, 'n'}, {"load-mode", required_argument, 0, 'l'},
+        {"repack", no_argument, 0, 'r'},         {"info", no_argument, 0, 'i'},
+        {"help", no_argument, 0, 'h'},           {0, 0, 0, 0},
     };
     int c;
     bool ok = true;
@@ -149,6 +146,9 @@ static int parse_options(int argc, char **argv, struct options *o) {
         case 'l':
             o->load_mode = strcmp(optarg, "none") ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
             ok = o->load_mode == LLAMA_LOAD_MODE_NONE || !strcmp(optarg, "mmap");
+            break;
+        case 'r':
+            o->repack = true;
             break;
         case 'i':
             o->info = true;
@@ -344,7 +344,7 @@ static bool run(const struct options *o) {
     bool ok = true;
     for (int m = 0; ok && m < o->n_models; m++) {
         struct llama_model_params p = llama_model_default_params();
-        p.use_extra_bufts = false;
+        p.use_extra_bufts = o->repack;
         p.load_mode = o->load_mode;
         models[m] = llama_model_load_from_file(o->models[m], p);
         ok = models[m] != NULL;

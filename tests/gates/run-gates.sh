@@ -6,6 +6,7 @@
 #   layouts      slices that fill no pages, odd offsets, fused gate/up, shards
 #   shapes       top-k, batch widths, sequences, threads, lanes, buffered reads
 #   concurrency  several models and contexts in one process
+#   dense        dense weights in memory of the process and in the page cache, what is where in the end
 #   subset       a little of each, for builds with sanitizers
 #
 # One line per check, ok or FAIL; exit code 1 when any failed. Nothing here measures time. See lib.sh
@@ -192,6 +193,88 @@ gate_concurrency() {
         --parallel 4 --threads 1 "$a"
 }
 
+# What sluice-residency says with the plug-in; $facts.
+residency() { # SETTINGS
+    # shellcheck disable=SC2086 # settings are words
+    facts=$(env GGML_BACKEND_PATH="$plugin" SLUICE_QUIET=1 $1 "$BIN/sluice-residency" "$model" 2>"$dir/residency.log") ||
+        { fail "residency [$1]: $(last_line "$dir/residency.log")"; return 1; }
+}
+
+fact() { # LABEL KEY COMPARISON VALUE
+    local got
+    got=$(value_of "$2" "$facts")
+    if [ "${got:-none}" "$3" "$4" ] 2>/dev/null; then ok "$1: $2 $got"; else fail "$1: $2 is ${got:-missing}, not $3 $4"; fi
+}
+
+gate_residency() {
+    local where pages dense
+    mkmoe pages --ff 256 || return 0
+    for where in anon lock; do
+        residency "SLUICE_CACHE=off SLUICE_DENSE=$where" || continue
+        pages=$(value_of expert_pages "$facts")
+        dense=$(value_of dense_pages "$facts")
+        fact "dense $where" expert_pages -gt 500
+        fact "dense $where" expert_closed -eq "$pages"
+        fact "dense $where" dense_pages -gt 50
+        fact "dense $where" dense_anon -eq "$dense"
+        fact "dense $where" dense_writable -eq 0
+        fact "dense $where" file_kib -eq 0
+        fact "dense $where" get = ok
+        fact "dense $where" touch = signal
+        fact "dense $where" in_place = ok
+        [ "$where" = anon ] || fact "dense $where" dense_locked_kib -eq $((dense * 4))
+    done
+    residency "SLUICE_CACHE=off SLUICE_DENSE=mmap" || return 0
+    fact "dense mmap" expert_closed -eq 0
+    fact "dense mmap" dense_anon -eq 0
+    fact "dense mmap" file_kib -gt 100
+    fact "dense mmap" get = ok
+    fact "dense mmap" touch = ok
+    fact "dense mmap" in_place = ok
+    # Buffered reads use the page cache, but nothing of it is mapped.
+    residency "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" || return 0
+    fact "buffered" expert_closed -eq "$pages"
+    fact "buffered" dense_anon -eq "$dense"
+}
+
+# Repacked dense weights are copies in buffers of the program: streaming must not depend on where the originals are.
+gate_repacked() {
+    local where
+    mkmoe repack --ff 256 || return 0
+    for where in mmap anon; do
+        # shellcheck disable=SC2046
+        env GGML_BACKEND_PATH="$plugin" SLUICE_STATS="$dir/$where.json" SLUICE_QUIET=1 SLUICE_DENSE=$where \
+            $(third_cache "$model") "$BIN/sluice-logits" --repack --prefill 40 --out "$dir/$where.logits" "$model" \
+            >"$dir/log" 2>&1 || { fail "repacked, dense $where: $(last_line "$dir/log")"; return 0; }
+    done
+    cmp "$dir/mmap.logits" "$dir/anon.logits" && ok "repacked: dense anon computes what dense mmap does" ||
+        fail "repacked: dense anon and mmap differ"
+    [ "$(counter "$dir/anon.json" tensors)" = 9 ] || fail "repacked: does not stream"
+    [ "$(counter "$dir/anon.json" dense_mapped)" = false ] || fail "repacked: dense weights are in the page cache"
+    ok "repacked: $(counter "$dir/anon.json" dense_bytes) bytes of dense weights are used from the file"
+}
+
+gate_dense() {
+    local a b where
+    gate_residency
+    gate_repacked
+    mkmoe a --ff 96 --type-down Q8_0 --misalign 32 && a=$model || return 0
+    mkmoe b --arch hy_v3 --fused-gate-up --shards 2 --seed 2 && b=$model || return 0
+    for where in mmap:mapped anon:held lock:held; do
+        check "dense ${where%:*}" "$(third_cache "$a") SLUICE_DENSE=${where%:*}" "streams evicts hits ${where#*:}" "$a"
+        check "dense ${where%:*}, four contexts in four threads" "$(third_cache "$a") SLUICE_DENSE=${where%:*}" \
+            "streams evicts ${where#*:}" --parallel 4 --threads 1 "$a"
+        check "dense ${where%:*}, two models, two contexts each" "$(third_cache "$a") SLUICE_DENSE=${where%:*}" \
+            "streams evicts ${where#*:}" --parallel 2 --threads 1 "$a" "$b"
+        check "dense ${where%:*}, one model loaded twice" "SLUICE_CACHE=off SLUICE_DENSE=${where%:*}" \
+            "streams cold ${where#*:}" "$a" "$a"
+        check "dense ${where%:*}, buffered" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0 SLUICE_DENSE=${where%:*}" \
+            "streams cold buffered ${where#*:}" "$b"
+    done
+    # A ceiling under which only staging fits, and one with room.
+    check "a ceiling" "SLUICE_MEMORY=1GiB SLUICE_CACHE=auto" "streams hits held" "$a"
+}
+
 gate_subset() {
     local few="--prefill 7 --decode 3" a
     mkmoe odd --layers 2 --ff 96 --type-gate-up MXFP4 --type-down Q8_0 --misalign 32 && a=$model || return 0
@@ -201,6 +284,7 @@ gate_subset() {
     check "three contexts" "$(third_cache "$model")" "streams evicts" $few --parallel 3 --threads 1 "$model"
     # shellcheck disable=SC2086
     check "two sequences" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" "streams buffered" $few --seqs 2 "$model"
+    check "dense mmap" "$(third_cache "$model") SLUICE_DENSE=mmap" "streams evicts mapped" $few "$model"
     mkmoe fused --layers 2 --arch hy_v3 --fused-gate-up --shards 3 --metadata-first || return 0
     # shellcheck disable=SC2086
     three_caches "fused gate/up in shards" tensors=4 $few "$model"
@@ -210,13 +294,13 @@ gate_subset() {
 }
 
 case ${1:-} in
-archs | types | layouts | shapes | concurrency | subset)
+archs | types | layouts | shapes | concurrency | dense | subset)
     begin "gate-$1"
     "gate_$1"
     finish
     ;;
 *)
-    sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

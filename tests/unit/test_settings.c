@@ -168,6 +168,8 @@ static void test_default(void **state) {
     assert_int_equal(s.policy, SLUICE_POLICY_CYCLE);
     assert_int_equal(s.io_threads, 4);
     assert_int_equal(s.floor_bytes, 0);
+    assert_int_equal(s.memory_bytes, 0);
+    assert_int_equal(s.dense, SLUICE_DENSE_ANON);
     assert_true(s.direct_io);
     assert_false(s.force_cache);
     assert_false(s.quiet);
@@ -201,6 +203,14 @@ static void test_set(void **state) {
     assert_int_equal(s.cache_bytes, 2 * G);
     set(&s, "cache_floor", "512MiB");
     assert_int_equal(s.floor_bytes, 512 * M);
+    set(&s, "memory", "3GiB");
+    assert_int_equal(s.memory_bytes, 3 * G);
+    set(&s, "dense", "mmap");
+    assert_int_equal(s.dense, SLUICE_DENSE_MMAP);
+    set(&s, "dense", "lock");
+    assert_int_equal(s.dense, SLUICE_DENSE_LOCK);
+    set(&s, "dense", "anon");
+    assert_int_equal(s.dense, SLUICE_DENSE_ANON);
     set(&s, "cache_policy", "lru");
     set(&s, "force_cache", "1");
     assert_true(s.force_cache);
@@ -232,6 +242,14 @@ static const char *const bad[][2] = {
     {"cache_floor", ""},
     {"cache_floor", "auto"},
     {"cache_floor", "1,5G"},
+    {"memory", ""},
+    {"memory", "0"},
+    {"memory", "auto"},
+    {"memory", "-3GiB"},
+    {"dense", ""},
+    {"dense", "Anon"},
+    {"dense", "mlock"},
+    {"dense", "anonymous"},
     {"cache_policy", ""},
     {"cache_policy", "LRU"},
     {"cache_policy", "lru2"},
@@ -266,6 +284,8 @@ static struct sluice_settings filled(void) {
     s.cache = SLUICE_CACHE_FIXED;
     s.cache_bytes = 123;
     s.floor_bytes = 456;
+    s.memory_bytes = 789;
+    s.dense = SLUICE_DENSE_LOCK;
     s.force_cache = true;
     s.io_threads = 7;
     s.quiet = true;
@@ -296,9 +316,9 @@ static void test_bad_values(void **state) {
     assert_memory_equal(&s, &before, sizeof s);
 }
 
-static const char *const variables[] = {"SLUICE_CACHE",       "SLUICE_CACHE_FLOOR", "SLUICE_CACHE_POLICY",
-                                        "SLUICE_FORCE_CACHE", "SLUICE_IO_THREADS",  "SLUICE_DIRECT_IO",
-                                        "SLUICE_QUIET",       "SLUICE_KERNEL"};
+static const char *const variables[] = {
+    "SLUICE_CACHE",     "SLUICE_CACHE_FLOOR", "SLUICE_CACHE_POLICY", "SLUICE_FORCE_CACHE", "SLUICE_IO_THREADS",
+    "SLUICE_DIRECT_IO", "SLUICE_QUIET",       "SLUICE_KERNEL",       "SLUICE_MEMORY",      "SLUICE_DENSE"};
 
 static int clear_environment(void **state) {
     (void)state;
@@ -317,6 +337,8 @@ static void test_environment(void **state) {
     assert_memory_equal(&s, &before, sizeof s); /* nothing set, nothing changed */
     setenv("SLUICE_CACHE", "2000MiB", 1);
     setenv("SLUICE_CACHE_FLOOR", "300MiB", 1);
+    setenv("SLUICE_MEMORY", "6GiB", 1);
+    setenv("SLUICE_DENSE", "mmap", 1);
     setenv("SLUICE_CACHE_POLICY", "lru", 1);
     setenv("SLUICE_FORCE_CACHE", "0", 1);
     setenv("SLUICE_IO_THREADS", "9", 1);
@@ -326,6 +348,8 @@ static void test_environment(void **state) {
     assert_int_equal(sluice_settings_from_env(&s, &err), SLUICE_OK);
     assert_int_equal(s.cache_bytes, 2000 * M);
     assert_int_equal(s.floor_bytes, 300 * M);
+    assert_int_equal(s.memory_bytes, 6 * G);
+    assert_int_equal(s.dense, SLUICE_DENSE_MMAP);
     assert_int_equal(s.io_threads, 9);
     assert_false(s.force_cache);
     assert_true(s.direct_io);

@@ -1,0 +1,82 @@
+/*
+ * budget.c - from what is loaded to a memory plan.
+ *
+ * The engine asks how large its arena may be, first when a context is made (is there any way?) and
+ * then when it is cut, at the first block, when dense weights are in place and the program has
+ * allocated all that it computes with. The arithmetic is in plan/ledger.c; here its input is put
+ * together from the bank, the buffers and the kernel.
+ *
+ * At the first question nothing is known of dense weights but that they are at most what the files
+ * hold beside experts, and the program may have read them into memory already (repacked). What is
+ * anonymous memory then may be just that; so only the rest counts as still to come. The first answer
+ * is only a refusal or none, and must not refuse what would fit.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "plan/ledger.h"
+#include "stream/error.h"
+
+int device_budget(void *ud, const struct bank *b, uint64_t *budget, struct sluice_error *err) {
+    (void)ud;
+    struct plan_facts facts;
+    struct plan_demand demand = {0};
+    struct buffer_dense dense;
+    struct sluice_plan plan;
+    plan_facts_read(&facts, "");
+    buffer_dense_sum(&dense);
+    demand.token = bank_token_slot_bytes(b, &demand.layer);
+    for (uint32_t i = 0; i < b->n_groups; i++) {
+        demand.bank += b->groups[i].n_parts ? b->groups[i].slot_bytes * b->groups[i].n_expert : 0;
+    }
+    demand.bank += demand.bank / 16; /* slots of a class are as large as its largest bundle: at most that much more */
+    int rc = slots_measure(b, 0, &demand.staging, err);
+    if (rc) {
+        return rc;
+    }
+    const uint64_t there = dense.guessed ? facts.process.anon : 0;
+    demand.dense = dense.bytes > there ? dense.bytes - there : 0;
+    demand.dense = demand.dense > dense.held ? demand.dense : dense.held;
+    demand.dense_held = dense.held;
+    demand.dense_mapped = dense.in_mapping;
+    rc = plan_make(&sluice_device.settings, &demand, &facts, &plan, budget, err);
+    if (rc) {
+        return rc;
+    }
+    uint64_t cut = 0;
+    rc = slots_measure(b, *budget, &cut, err);
+    plan_set_cache(&plan, cut);
+    pthread_mutex_lock(&sluice_device.lock);
+    sluice_device.plan = plan;
+    pthread_mutex_unlock(&sluice_device.lock);
+    return rc;
+}
+
+bool sluice_get_plan(struct sluice_plan *out) {
+    bool cut = false;
+    memset(out, 0, sizeof *out);
+    if (sluice_device.engine) {
+        engine_budget(sluice_device.engine, &cut);
+    }
+    if (cut) {
+        pthread_mutex_lock(&sluice_device.lock);
+        *out = sluice_device.plan;
+        pthread_mutex_unlock(&sluice_device.lock);
+    }
+    return cut;
+}
+
+int sluice_plan_line(char *buf, size_t cap) {
+    struct sluice_plan p;
+    char rows[256], limit[96] = "";
+    if (!sluice_get_plan(&p)) {
+        return snprintf(buf, cap, "%s", "");
+    }
+    if (p.limit_bytes) {
+        snprintf(limit, sizeof limit, " of %llu (%s)", (unsigned long long)(p.limit_bytes >> 20),
+                 p.limit_by_setting ? "as set" : "machine or cgroup");
+    }
+    plan_rows(&p, rows, sizeof rows);
+    return snprintf(buf, cap, "memory: plan %llu MiB%s: %s", (unsigned long long)(p.total_bytes >> 20), limit, rows);
+}
