@@ -219,6 +219,15 @@ SLUICE_API int sluice_plan_line(char *buf, size_t cap);
 SLUICE_API bool sluice_take_error(struct sluice_error *out);
 
 /*
+ * Change how much memory the expert cache may take, while models run: `cache` and `bytes` as in
+ * sluice_settings. Waits for the MoE blocks that are running and the reads that are under way, at
+ * most a few layers' time; what is cached stays, as far as it fits; results stay the same to the
+ * bit. Before the first token it just changes the setting. SLUICE_ERR_BUDGET, with the numbers, when
+ * it cannot work, SLUICE_ERR_MEMORY; then all is as it was. Not from within a computation's callback.
+ */
+SLUICE_API int sluice_set_cache_budget(enum sluice_cache_mode cache, uint64_t bytes, struct sluice_error *err);
+
+/*
  * Write the mode line, e.g. "streaming 144 expert tensors (17.0 GiB), cache 2000 MiB lru, direct
  * reads, 4 lanes, lossless" or "resident: ...". At most cap bytes with the terminator; returns
  * what snprintf would. Final only after the first decode (auto is decided there).

@@ -25,6 +25,35 @@ int sluice_register(const struct sluice_settings *s, struct sluice_error *err) {
     return SLUICE_OK;
 }
 
+int sluice_set_cache_budget(enum sluice_cache_mode cache, uint64_t bytes, struct sluice_error *err) {
+    struct sluice_device *d = &sluice_device;
+    if (!d->engine) {
+        return sluice_fail(err, SLUICE_ERR_STATE, "sluice is not registered in this process");
+    }
+    if (cache == SLUICE_CACHE_FIXED && bytes == 0) {
+        return sluice_fail(err, SLUICE_ERR_ARG, "a fixed cache of 0 bytes");
+    }
+    pthread_mutex_lock(&d->resize_lock);
+    pthread_mutex_lock(&d->lock);
+    const enum sluice_cache_mode cache_before = d->settings.cache;
+    const uint64_t bytes_before = d->settings.cache_bytes;
+    d->settings.cache = cache;
+    d->settings.cache_bytes = cache == SLUICE_CACHE_FIXED ? bytes : 0;
+    pthread_mutex_unlock(&d->lock);
+    int rc = engine_resize(d->engine, err);
+    if (rc == SLUICE_OK) {
+        rc = engine_check(d->engine, err); /* no arena yet: at least say now what cannot work */
+    }
+    if (rc) {
+        pthread_mutex_lock(&d->lock);
+        d->settings.cache = cache_before;
+        d->settings.cache_bytes = bytes_before;
+        pthread_mutex_unlock(&d->lock);
+    }
+    pthread_mutex_unlock(&d->resize_lock);
+    return rc;
+}
+
 void sluice_set_streaming(bool on) {
     match_set_streaming(on);
 }

@@ -31,7 +31,8 @@ struct sluice_device {
     _Atomic uint32_t collecting; /* mapped buffers whose dense weights are being noted; 0: none, ask no further */
     pthread_mutex_t dense_lock;  /* guards struct dense of all buffers; taken before `lock`, never under the engine's */
 
-    pthread_mutex_t lock;           /* guards the rest */
+    pthread_mutex_t resize_lock;    /* one change of the budget at a time; taken before lock */
+    pthread_mutex_t lock;           /* guards the rest, and of settings what a change of the budget changes */
     struct sluice_error last_error; /* for sluice_take_error */
     char plain_reason[256];         /* why some expert weights do not stream, for the mode line; "" if all do */
     char dense_reason[256];         /* why dense weights are in the page cache although they should not; "" if not */
@@ -65,7 +66,7 @@ void device_note_plain(const char *why);
 void device_note_dense(const char *why);
 
 /* engine_budget_fn: the memory plan (budget.c). */
-int device_budget(void *ud, const struct bank *b, uint64_t *budget, struct sluice_error *err);
+int device_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budget, struct sluice_error *err);
 
 /* Keep the counters as they are now. Called before contexts and models go. */
 void device_keep_stats(void);

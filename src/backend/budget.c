@@ -18,7 +18,7 @@
 #include "plan/ledger.h"
 #include "stream/error.h"
 
-int device_budget(void *ud, const struct bank *b, uint64_t *budget, struct sluice_error *err) {
+int device_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budget, struct sluice_error *err) {
     (void)ud;
     struct plan_facts facts;
     struct plan_demand demand = {0};
@@ -39,8 +39,12 @@ int device_budget(void *ud, const struct bank *b, uint64_t *budget, struct sluic
     demand.dense = dense.bytes > there ? dense.bytes - there : 0;
     demand.dense = demand.dense > dense.held ? demand.dense : dense.held;
     demand.dense_held = dense.held;
+    demand.cache_held = held;
     demand.dense_mapped = dense.in_mapping;
-    rc = plan_make(&sluice_device.settings, &demand, &facts, &plan, budget, err);
+    pthread_mutex_lock(&sluice_device.lock);
+    const struct sluice_settings settings = sluice_device.settings; /* sluice_set_cache_budget changes them */
+    pthread_mutex_unlock(&sluice_device.lock);
+    rc = plan_make(&settings, &demand, &facts, &plan, budget, err);
     if (rc) {
         return rc;
     }

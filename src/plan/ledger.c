@@ -78,6 +78,11 @@ static uint64_t ledger_files(const struct plan_demand *d, const struct plan_proc
     return rest > least ? rest : least;
 }
 
+/* Anonymous memory that is neither dense weights nor slots. Slots that were never used make it seem less. */
+static uint64_t ledger_own(const struct plan_demand *d, const struct plan_process *p) {
+    return less(p->anon, d->dense_held + d->cache_held);
+}
+
 /*
  * Memory that is promised and not touched. Dense weights that are in memory are read-only, so they
  * are in anon and not in data. A process that promises more than the machine has (a sanitizer's
@@ -88,7 +93,7 @@ static uint64_t ledger_untouched(const struct plan_demand *d, const struct plan_
     if (f->limits.total && p->data > f->limits.total) {
         return 0;
     }
-    return less(less(p->data, p->stacks), less(p->anon, d->dense_held));
+    return less(less(p->data, p->stacks + d->cache_held), ledger_own(d, p));
 }
 
 static uint64_t ledger_scratch(const struct sluice_plan *p) {
@@ -137,7 +142,7 @@ int plan_make(const struct sluice_settings *s, const struct plan_demand *d, cons
     *plan = (struct sluice_plan){
         .limit_bytes = !system || (set && set < system) ? set : system,
         .limit_by_setting = set && (!system || set < system),
-        .process_bytes = less(f->process.anon, d->dense_held),
+        .process_bytes = ledger_own(d, &f->process),
         .files_bytes = ledger_files(d, &f->process),
         .untouched_bytes = ledger_untouched(d, f),
         .dense_bytes = d->dense,

@@ -18,6 +18,7 @@ struct plan_demand {
     uint64_t staging;    /* slot memory that is there even without a cache */
     uint64_t dense;      /* weights that are not experts */
     uint64_t dense_held; /* of those, in anonymous memory already */
+    uint64_t cache_held; /* slot memory that is there now, and would be given back */
     bool dense_mapped;   /* they stay in the page cache, which the kernel may take away */
 };
 

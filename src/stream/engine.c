@@ -178,12 +178,17 @@ static void engine_quiesce(struct engine *e) {
     event_bump(&e->changed);
 }
 
+/* With nothing under way: slots are about to change, so nothing of them may be remembered. */
+static void engine_forget_foreseen(struct engine *e) {
+    e->foresight.n = 0;
+    e->foresight.group = UINT32_MAX;
+}
+
 /* The bank is about to change: forget the arena. It is cut anew at the next acquire. */
 static void engine_uncut(struct engine *e) {
     engine_quiesce(e);
     slots_destroy(&e->slots);
-    e->foresight.n = 0;
-    e->foresight.group = UINT32_MAX;
+    engine_forget_foreseen(e);
     e->cut = false;
 }
 
@@ -230,7 +235,7 @@ void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n) {
 int engine_check(struct engine *e, struct sluice_error *err) {
     uint64_t budget = 0;
     pthread_mutex_lock(&e->lock);
-    int rc = e->bank.live_tensors && !e->cut ? e->budget_fn(e->budget_ud, &e->bank, &budget, err) : sluice_ok(err);
+    int rc = e->bank.live_tensors && !e->cut ? e->budget_fn(e->budget_ud, &e->bank, e->slots.bytes, &budget, err) : sluice_ok(err);
     pthread_mutex_unlock(&e->lock);
     return rc;
 }
@@ -250,7 +255,7 @@ static int engine_cut(struct engine *e, struct sluice_error *err) {
         return SLUICE_OK; /* another thread did it while we waited */
     }
     uint64_t budget = 0;
-    int rc = e->budget_fn(e->budget_ud, &e->bank, &budget, err);
+    int rc = e->budget_fn(e->budget_ud, &e->bank, e->slots.bytes, &budget, err);
     if (rc) {
         return rc;
     }
@@ -267,6 +272,28 @@ static int engine_cut(struct engine *e, struct sluice_error *err) {
     e->budget = budget;
     e->cut = true;
     return SLUICE_OK;
+}
+
+int engine_resize(struct engine *e, struct sluice_error *err) {
+    pthread_mutex_lock(&e->lock);
+    int rc = sluice_ok(err);
+    if (e->cut) {
+        engine_quiesce(e);
+    }
+    if (e->cut) { /* still: a model may have been freed meanwhile */
+        uint64_t budget = 0;
+        engine_forget_foreseen(e);
+        rc = e->budget_fn(e->budget_ud, &e->bank, e->slots.bytes, &budget, err);
+        if (rc == SLUICE_OK && budget == 0 && e->budget) {
+            slots_empty(&e->slots); /* without a cache nothing outlives its use */
+        }
+        rc = rc ? rc : slots_resize(&e->slots, budget, err);
+        if (rc == SLUICE_OK) {
+            e->budget = budget;
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return rc;
 }
 
 /* With the lock held, by a caller without pins: let those pass who wait to cut the arena; cut it if that is due. */

@@ -20,10 +20,12 @@ struct engine;
 
 /*
  * Decides the cache budget when the arena is cut: *budget in bytes, 0 for no cache, from the
- * settings, the bank's demand and what the machine has left. SLUICE_ERR_BUDGET with the numbers in
- * *err refuses. Must not call the engine.
+ * settings, the bank's demand and what the machine has left. `held` is slot memory that there is and
+ * that would be given back. SLUICE_ERR_BUDGET with the numbers in *err refuses. Must not call the
+ * engine.
  */
-typedef int (*engine_budget_fn)(void *ud, const struct bank *b, uint64_t *budget, struct sluice_error *err);
+typedef int (*engine_budget_fn)(void *ud, const struct bank *b, uint64_t held, uint64_t *budget,
+                                struct sluice_error *err);
 
 enum engine_phase { ENGINE_PROMPT, ENGINE_GENERATION, ENGINE_PHASES };
 
@@ -51,6 +53,14 @@ void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n);
 
 /* Ask the budget function whether this bank can be served, without allocating. An arena that is cut serves it. */
 int engine_check(struct engine *e, struct sluice_error *err);
+
+/*
+ * Ask the budget function again and make the arena as large as it says, between blocks: waits until
+ * no block runs and no read is under way. What is cached stays, as far as it fits. On failure all is
+ * as it was. Without an arena yet, nothing happens: it will be cut by the budget function anyway.
+ * The caller holds no pins.
+ */
+int engine_resize(struct engine *e, struct sluice_error *err);
 
 /* What a caller must know of a tensor. */
 struct engine_tensor_info {

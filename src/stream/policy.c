@@ -34,6 +34,10 @@ void policy_remove(struct policy *p, uint32_t slot) {
     p->ops->remove(p, slot);
 }
 
+void policy_move(struct policy *p, uint32_t from, uint32_t to) {
+    p->ops->move(p, from, to);
+}
+
 uint32_t policy_victim(struct policy *p, policy_evictable_fn evictable, void *ud) {
     return p->ops->victim(p, evictable, ud);
 }

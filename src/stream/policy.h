@@ -27,6 +27,7 @@ struct policy_ops {
     void (*place)(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
     void (*touch)(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
     void (*remove)(struct policy *p, uint32_t slot);
+    void (*move)(struct policy *p, uint32_t from, uint32_t to);
     uint32_t (*victim)(struct policy *p, policy_evictable_fn evictable, void *ud);
 };
 
@@ -53,6 +54,9 @@ void policy_touch(struct policy *p, uint32_t slot, uint32_t group, uint32_t bund
 
 /* `slot` no longer holds a bundle. Does nothing when it held none. */
 void policy_remove(struct policy *p, uint32_t slot);
+
+/* What `from` holds is in `to` now, which held nothing. Its order among the others stays. */
+void policy_move(struct policy *p, uint32_t from, uint32_t to);
 
 /* The slot to evict, among those that hold a bundle and are evictable; UINT32_MAX: none. */
 uint32_t policy_victim(struct policy *p, policy_evictable_fn evictable, void *ud);

@@ -170,6 +170,14 @@ static void cycle_touch(struct policy *policy, uint32_t slot, uint32_t group, ui
     g->worst = CYCLE_NONE;
 }
 
+static void cycle_move(struct policy *policy, uint32_t from, uint32_t to) {
+    const struct cycle *p = (struct cycle *)policy;
+    const struct cycle_slot s = p->slots[from];
+    assert(s.used && !p->slots[to].used);
+    cycle_remove(policy, from);
+    cycle_place(policy, to, s.group, s.bundle); /* frequencies belong to the bundle */
+}
+
 /* The slot of group g that is least likely to be used, among the evictable; remembered if it is so of all. */
 static int32_t cycle_worst(struct cycle *p, uint32_t group, policy_evictable_fn evictable, void *ud) {
     struct cycle_group *g = &p->groups[group];
@@ -221,5 +229,6 @@ const struct policy_ops policy_cycle = {
     .place = cycle_place,
     .touch = cycle_touch,
     .remove = cycle_remove,
+    .move = cycle_move,
     .victim = cycle_victim,
 };

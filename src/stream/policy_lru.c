@@ -90,6 +90,24 @@ static void lru_touch(struct policy *policy, uint32_t slot, uint32_t group, uint
     p->head = (int32_t)slot;
 }
 
+static void lru_move(struct policy *policy, uint32_t from, uint32_t to) {
+    struct lru *p = (struct lru *)policy;
+    struct lru_link *a = &p->link[from], *b = &p->link[to];
+    assert(a->prev != LRU_ABSENT && b->prev == LRU_ABSENT);
+    *b = *a;
+    a->prev = LRU_ABSENT;
+    if (b->prev >= 0) {
+        p->link[b->prev].next = (int32_t)to;
+    } else {
+        p->head = (int32_t)to;
+    }
+    if (b->next >= 0) {
+        p->link[b->next].prev = (int32_t)to;
+    } else {
+        p->tail = (int32_t)to;
+    }
+}
+
 static uint32_t lru_victim(struct policy *policy, policy_evictable_fn evictable, void *ud) {
     const struct lru *p = (const struct lru *)policy;
     for (int32_t i = p->tail; i >= 0; i = p->link[i].prev) {
@@ -106,5 +124,6 @@ const struct policy_ops policy_lru = {
     .place = lru_touch, /* as fresh as a used one: it is expected soon */
     .touch = lru_touch,
     .remove = lru_remove,
+    .move = lru_move,
     .victim = lru_victim,
 };

@@ -1,7 +1,8 @@
 /*
  * slots.c - where expert weights live.
  *
- * One anonymous mapping, made once, cut into slots. Evicting a bundle is relabelling its slot; no
+ * One anonymous mapping, made once: address space for every bundle, memory only for as many slots as
+ * the budget allows, so that the budget can change while bundles stay where they are. Evicting a bundle is relabelling its slot; no
  * memory is returned or faulted again. Engines that commit pages on a miss and give them back by
  * madvise on eviction measured 20-30 % of a token in that churn, and it makes every size a
  * multiple of the page size. Here nothing depends on the page size.
@@ -23,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "stream/error.h"
 
@@ -94,43 +96,56 @@ static int slots_classify(struct slots *s, const struct bank *b, uint64_t *n_tab
     return *n_table < INT32_MAX ? SLUICE_OK : sluice_fail(err, SLUICE_ERR_FORMAT, "too many experts");
 }
 
-/* How many slots each class gets from the budget; sets first and n. Returns the slot bytes of all. */
-static uint64_t slots_share(struct slots *s, uint64_t budget) {
+/* How many slots a class gets from the budget; `bank` is the slot memory of all bundles. */
+static uint32_t slots_share(const struct slot_class *c, uint64_t budget, uint64_t bank) {
+    /* budget * (slot_bytes * bundles / bank) / slot_bytes, exactly: a budget of the bank holds the bank. */
+    uint64_t n = budget >= bank ? c->bundles
+                 : budget       ? (uint64_t)((unsigned __int128)budget * c->bundles / bank)
+                                : SLOTS_STAGING / c->slot_bytes;
+    if (n < c->top_k) {
+        n = c->top_k;
+    }
+    return (uint32_t)(n < c->bundles ? n : c->bundles);
+}
+
+/* The slot memory of all bundles, bytes. */
+static uint64_t slots_bank(const struct slots *s) {
     uint64_t bank = 0;
     for (uint32_t i = 0; i < s->n_classes; i++) {
         bank += s->classes[i].slot_bytes * s->classes[i].bundles;
     }
-    uint64_t total = 0;
-    s->n_slots = 0;
-    for (uint32_t i = 0; i < s->n_classes; i++) {
-        struct slot_class *c = &s->classes[i];
-        /* budget * (slot_bytes * bundles / bank) / slot_bytes, exactly: a budget of the bank holds the bank. */
-        uint64_t n = budget >= bank ? c->bundles
-                     : budget       ? (uint64_t)((unsigned __int128)budget * c->bundles / bank)
-                                    : SLOTS_STAGING / c->slot_bytes;
-        if (n < c->top_k) {
-            n = c->top_k;
-        }
-        if (n > c->bundles) {
-            n = c->bundles;
-        }
-        c->first = s->n_slots;
-        c->n = (uint32_t)n;
-        s->n_slots += c->n;
-        total += c->n * c->slot_bytes;
-    }
-    return total;
+    return bank;
 }
 
 int slots_measure(const struct bank *b, uint64_t budget, uint64_t *bytes, struct sluice_error *err) {
     struct slots s = {0};
     uint64_t n_table = 0;
     const int rc = slots_classify(&s, b, &n_table, err);
-    *bytes = rc ? 0 : slots_share(&s, budget);
-    s.n_slots = 0; /* none was made */
-    s.n_classes = 0;
+    *bytes = 0;
+    for (uint32_t i = 0; i < s.n_classes && rc == SLUICE_OK; i++) {
+        *bytes += s.classes[i].slot_bytes * slots_share(&s.classes[i], budget, slots_bank(&s));
+    }
     slots_destroy(&s);
     return rc;
+}
+
+/* Give memory to the slots [c->n, n) of a class, or take it from [n, c->n). False: no memory. */
+static bool slots_back(const struct slot_class *c, uint32_t n) {
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const uint64_t now = (c->n * c->slot_bytes + page - 1) / page * page;
+    const uint64_t then = (n * c->slot_bytes + page - 1) / page * page;
+    if (then > now) {
+        return mprotect(c->data + now, then - now, PROT_READ | PROT_WRITE) == 0;
+    }
+    if (then < now) {
+        /* A new mapping in its place: gives the memory back and is not counted against the process. */
+        if (mmap(c->data + then, now - then, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                 0) == MAP_FAILED) {
+            return false;
+        }
+        madvise(c->data + then, now - then, MADV_HUGEPAGE);
+    }
+    return true;
 }
 
 int slots_create(struct slots *s, const struct bank *b, uint64_t budget, enum sluice_policy policy,
@@ -141,39 +156,48 @@ int slots_create(struct slots *s, const struct bank *b, uint64_t budget, enum sl
     if (rc) {
         goto fail;
     }
-    s->bytes = slots_share(s, budget);
-    s->slot = calloc(s->n_slots, sizeof *s->slot);
+    s->mapped = SLOTS_HUGE;
+    for (uint32_t i = 0; i < s->n_classes; i++) {
+        struct slot_class *c = &s->classes[i];
+        c->first = s->n_numbers;
+        s->n_numbers += c->bundles;
+        s->mapped += (c->slot_bytes * c->bundles + SLOTS_HUGE - 1) / SLOTS_HUGE * SLOTS_HUGE;
+    }
+    s->slot = calloc(s->n_numbers, sizeof *s->slot);
     s->table = malloc(n_table * sizeof *s->table);
     if (!s->slot || !s->table) {
         rc = sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: out of memory");
         goto fail;
     }
     memset(s->table, 0xff, n_table * sizeof *s->table); /* all -1 */
-    s->mapped = s->bytes + SLOTS_HUGE;
-    s->memory = mmap(NULL, s->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    s->memory = mmap(NULL, s->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (s->memory == MAP_FAILED) {
         s->memory = NULL;
-        rc = sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: cannot allocate %llu MiB: %s",
-                         (unsigned long long)(s->bytes >> 20), strerror(errno));
+        rc = sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: no address space for %llu MiB: %s",
+                         (unsigned long long)(s->mapped >> 20), strerror(errno));
         goto fail;
     }
     madvise(s->memory, s->mapped, MADV_HUGEPAGE); /* a wish; kernels without it say EINVAL */
     char *at = (char *)(((uintptr_t)s->memory + SLOTS_HUGE - 1) / SLOTS_HUGE * SLOTS_HUGE);
     for (uint32_t i = 0; i < s->n_classes; i++) {
         struct slot_class *c = &s->classes[i];
-        const struct policy_shape shape = {.n_slots = c->n, .n_groups = s->n_groups, .n_bundles = (uint32_t)n_table};
+        const struct policy_shape shape = {
+            .n_slots = c->bundles, .n_groups = s->n_groups, .n_bundles = (uint32_t)n_table};
         c->policy = policy_create(policy, &shape);
-        c->free_list = calloc(c->n, sizeof *c->free_list);
+        c->free_list = calloc(c->bundles, sizeof *c->free_list);
         if (!c->policy || !c->free_list) {
             rc = sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: out of memory");
             goto fail;
         }
-        for (uint32_t k = c->n; k-- > 0;) {
-            c->free_list[c->n_free++] = c->first + k; /* a stack: the lowest address is taken first */
-        }
-        for (uint32_t k = 0; k < c->n; k++, at += c->slot_bytes) {
+        c->data = at;
+        for (uint32_t k = 0; k < c->bundles; k++, at += c->slot_bytes) {
             s->slot[c->first + k] = (struct slot){.data = at, .class_id = i, .group = SLOTS_NO_GROUP};
         }
+        at = (char *)(((uintptr_t)at + SLOTS_HUGE - 1) / SLOTS_HUGE * SLOTS_HUGE);
+    }
+    rc = slots_resize(s, budget, err);
+    if (rc) {
+        goto fail;
     }
     return sluice_ok(err);
 fail:
@@ -181,8 +205,90 @@ fail:
     return rc;
 }
 
+/* Carry what lies in one slot over to a free one of its class. */
+static void slots_move(struct slots *s, struct slot_class *c, uint32_t from, uint32_t to) {
+    struct slot *x = &s->slot[c->first + from], *y = &s->slot[c->first + to];
+    memcpy(y->data, x->data, c->slot_bytes);
+    y->group = x->group;
+    y->expert = x->expert;
+    y->foreseen = x->foreseen;
+    for (uint32_t p = 0; p < BANK_PARTS_MAX; p++) {
+        y->weights[p] = x->weights[p] ? y->data + (x->weights[p] - x->data) : NULL;
+        atomic_store_explicit(&y->pending[p], atomic_load(&x->pending[p]), memory_order_relaxed);
+        atomic_store_explicit(&y->state[p], atomic_load(&x->state[p]), memory_order_relaxed);
+    }
+    s->table[s->table_of_group[x->group] + x->expert] = (int32_t)(c->first + to);
+    x->group = SLOTS_NO_GROUP;
+    policy_move(c->policy, from, to);
+}
+
+/* For policy_victim while a class shrinks: nothing is in use. */
+static bool slots_any(void *ud, uint32_t index) {
+    (void)ud;
+    (void)index;
+    return true;
+}
+
+/* Let go of what does not fit into n slots and have the rest in the first n. */
+static void slots_gather(struct slots *s, struct slot_class *c, uint32_t n) {
+    while (c->n - c->n_free > n) {
+        slots_drop(s, c->first + policy_victim(c->policy, slots_any, NULL));
+    }
+    uint32_t to = 0;
+    for (uint32_t from = n; from < c->n; from++) {
+        if (s->slot[c->first + from].group == SLOTS_NO_GROUP) {
+            continue;
+        }
+        while (s->slot[c->first + to].group != SLOTS_NO_GROUP) {
+            to++;
+        }
+        slots_move(s, c, from, to);
+    }
+}
+
+int slots_resize(struct slots *s, uint64_t budget, struct sluice_error *err) {
+    const uint64_t bank = slots_bank(s);
+    /* Grow first: it can fail, and then what grew shrinks again. */
+    for (uint32_t i = 0; i < s->n_classes; i++) {
+        const struct slot_class *c = &s->classes[i];
+        const uint32_t n = slots_share(c, budget, bank);
+        if (n > c->n && !slots_back(c, n)) {
+            const int error = errno;
+            while (i-- > 0) {
+                struct slot_class grown = s->classes[i];
+                grown.n = slots_share(&grown, budget, bank);
+                if (grown.n > s->classes[i].n) {
+                    slots_back(&grown, s->classes[i].n);
+                }
+            }
+            return sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: cannot allocate %llu MiB: %s",
+                               (unsigned long long)(budget >> 20), strerror(error));
+        }
+    }
+    s->bytes = 0;
+    s->n_slots = 0;
+    for (uint32_t i = 0; i < s->n_classes; i++) {
+        struct slot_class *c = &s->classes[i];
+        const uint32_t n = slots_share(c, budget, bank);
+        if (n < c->n) {
+            slots_gather(s, c, n);
+            slots_back(c, n); /* if the kernel has no room for another mapping, the memory just stays */
+        }
+        c->n = n;
+        c->n_free = 0;
+        for (uint32_t k = n; k-- > 0;) {
+            if (s->slot[c->first + k].group == SLOTS_NO_GROUP) {
+                c->free_list[c->n_free++] = c->first + k; /* a stack: the lowest address is taken first */
+            }
+        }
+        s->n_slots += n;
+        s->bytes += n * c->slot_bytes;
+    }
+    return sluice_ok(err);
+}
+
 void slots_destroy(struct slots *s) {
-    for (uint32_t i = 0; i < s->n_slots && s->slot; i++) {
+    for (uint32_t i = 0; i < s->n_numbers && s->slot; i++) {
         assert(slots_idle(&s->slot[i]));
     }
     for (uint32_t i = 0; i < s->n_classes; i++) {
@@ -219,6 +325,14 @@ void slots_drop(struct slots *s, uint32_t slot) {
     s->table[s->table_of_group[x->group] + x->expert] = -1;
     x->group = SLOTS_NO_GROUP;
     c->free_list[c->n_free++] = slot;
+}
+
+void slots_empty(struct slots *s) {
+    for (uint32_t i = 0; i < s->n_numbers; i++) {
+        if (s->slot[i].group != SLOTS_NO_GROUP) {
+            slots_drop(s, i);
+        }
+    }
 }
 
 uint32_t slots_place(struct slots *s, const struct bank *b, uint32_t group, uint32_t expert, bool *evicted) {

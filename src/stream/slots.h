@@ -34,7 +34,8 @@ struct slot {
 /* Slots of one size, for all groups whose bundles are about that large. */
 struct slot_class {
     uint64_t slot_bytes;   /* memory of one slot */
-    uint32_t first, n;     /* its slots: [first, first + n) */
+    char *data;            /* address space for a slot per bundle; memory only under the first n */
+    uint32_t first, n;     /* its slots: [first, first + n); up to first + bundles the numbers are its own too */
     uint32_t bundles;      /* bundles of its groups: more slots than that are useless */
     uint32_t top_k;        /* the largest top-k of its groups: fewer slots than that cannot run a block at once */
     uint32_t n_free;       /* free slots */
@@ -43,11 +44,12 @@ struct slot_class {
 };
 
 struct slots {
-    void *memory;               /* the mapping */
+    void *memory;               /* the mapping: address space for all bundles */
     uint64_t mapped;            /* its length, bytes */
     uint64_t bytes;             /* slot memory in it: sum of n * slot_bytes */
     struct slot *slot;          /* by index */
-    uint32_t n_slots;           /* entries */
+    uint32_t n_numbers;         /* entries: one per bundle, most of them without memory */
+    uint32_t n_slots;           /* of those, slots that there are: sum of n */
     struct slot_class *classes; /* by class */
     uint32_t n_classes;         /* entries */
     uint32_t *class_of_group;   /* by group id, for groups that are live */
@@ -64,6 +66,13 @@ struct slots {
  */
 int slots_create(struct slots *s, const struct bank *b, uint64_t budget, enum sluice_policy policy,
                  struct sluice_error *err);
+
+/*
+ * Make it as slots_create would have with this budget, keeping what lies in it as far as it fits:
+ * what the policy would evict goes first. No slot may be pinned or being read. On failure
+ * (SLUICE_ERR_MEMORY, when growing) everything is as it was.
+ */
+int slots_resize(struct slots *s, uint64_t budget, struct sluice_error *err);
 
 /* How much slot memory slots_create would cut from that budget, in *bytes. */
 int slots_measure(const struct bank *b, uint64_t budget, uint64_t *bytes, struct sluice_error *err);
@@ -91,6 +100,9 @@ void slots_touch(struct slots *s, uint32_t slot);
 
 /* Take a bundle out of the table; its slot becomes free. It may not be pinned or being read. */
 void slots_drop(struct slots *s, uint32_t slot);
+
+/* Take all bundles out. No slot may be pinned or being read. */
+void slots_empty(struct slots *s);
 
 /* Can the slot be evicted: nobody uses it and no read into it is under way? */
 bool slots_idle(const struct slot *s);
