@@ -76,7 +76,7 @@ static const struct cli_command command = {
              "go to standard error. Defaults are in parentheses.",
     .groups = groups,
     .notes = "The options of the expert cache can also be given by the environment (SLUICE_CACHE,\n"
-             "SLUICE_CACHE_FLOOR, SLUICE_CACHE_POLICY, SLUICE_FORCE_CACHE, SLUICE_IO_THREADS,\n"
+             "SLUICE_CACHE_FLOOR, SLUICE_CACHE_POLICY, SLUICE_FORCE_CACHE, SLUICE_IO, SLUICE_IO_THREADS,\n"
              "SLUICE_DIRECT_IO); an option wins. Ctrl-C ends the generation and prints the summary.\n\n"
              "Example: sluice run -m model.gguf --cache 4GiB -p \"Once upon a time\" -n 64",
     .max_args = 1,

@@ -18,6 +18,7 @@ void sluice_settings_default(struct sluice_settings *s) {
         .cache = SLUICE_CACHE_AUTO,
         .policy = SLUICE_POLICY_CYCLE,
         .direct_io = true,
+        .io = SLUICE_IO_AUTO,
         .io_threads = 4,
     };
 }
@@ -130,6 +131,11 @@ static bool set_force(struct sluice_settings *s, const char *v) {
     return settings_bool(v, &s->force_cache);
 }
 
+static bool set_io(struct sluice_settings *s, const char *v) {
+    s->io = strcmp(v, "uring") == 0 ? SLUICE_IO_URING : strcmp(v, "pread") == 0 ? SLUICE_IO_PREAD : SLUICE_IO_AUTO;
+    return s->io != SLUICE_IO_AUTO || strcmp(v, "auto") == 0;
+}
+
 static bool set_threads(struct sluice_settings *s, const char *v) {
     return settings_int(v, 1, 64, &s->io_threads);
 }
@@ -157,6 +163,7 @@ static const struct {
     {"cache_floor", "SLUICE_CACHE_FLOOR", set_floor, "a size such as 512MiB"},
     {"cache_policy", "SLUICE_CACHE_POLICY", set_policy, "cycle or lru"},
     {"force_cache", "SLUICE_FORCE_CACHE", set_force, "0 or 1"},
+    {"io", "SLUICE_IO", set_io, "auto, uring or pread"},
     {"io_threads", "SLUICE_IO_THREADS", set_threads, "1..64"},
     {"direct_io", "SLUICE_DIRECT_IO", set_direct, "0 or 1"},
     {"kernel", "SLUICE_KERNEL", set_kernel, "fused or reference"},

@@ -166,6 +166,7 @@ static void test_default(void **state) {
     sluice_settings_default(&s);
     assert_int_equal(s.cache, SLUICE_CACHE_AUTO);
     assert_int_equal(s.policy, SLUICE_POLICY_CYCLE);
+    assert_int_equal(s.io, SLUICE_IO_AUTO);
     assert_int_equal(s.io_threads, 4);
     assert_int_equal(s.floor_bytes, 0);
     assert_true(s.direct_io);
@@ -206,6 +207,12 @@ static void test_set(void **state) {
     assert_true(s.force_cache);
     set(&s, "force_cache", "0");
     assert_false(s.force_cache);
+    set(&s, "io", "uring");
+    assert_int_equal(s.io, SLUICE_IO_URING);
+    set(&s, "io", "pread");
+    assert_int_equal(s.io, SLUICE_IO_PREAD);
+    set(&s, "io", "auto");
+    assert_int_equal(s.io, SLUICE_IO_AUTO);
     set(&s, "io_threads", "1");
     assert_int_equal(s.io_threads, 1);
     set(&s, "io_threads", "64");
@@ -240,6 +247,11 @@ static const char *const bad[][2] = {
     {"force_cache", "2"},
     {"force_cache", "yes"},
     {"force_cache", "01"},
+    {"io", ""},
+    {"io", "Uring"},
+    {"io", "io_uring"},
+    {"io", "pread "},
+    {"io", "1"},
     {"io_threads", ""},
     {"io_threads", "0"},
     {"io_threads", "65"},
@@ -267,6 +279,7 @@ static struct sluice_settings filled(void) {
     s.cache_bytes = 123;
     s.floor_bytes = 456;
     s.force_cache = true;
+    s.io = SLUICE_IO_URING;
     s.io_threads = 7;
     s.quiet = true;
     return s;
@@ -298,7 +311,7 @@ static void test_bad_values(void **state) {
 
 static const char *const variables[] = {"SLUICE_CACHE",       "SLUICE_CACHE_FLOOR", "SLUICE_CACHE_POLICY",
                                         "SLUICE_FORCE_CACHE", "SLUICE_IO_THREADS",  "SLUICE_DIRECT_IO",
-                                        "SLUICE_QUIET",       "SLUICE_KERNEL"};
+                                        "SLUICE_QUIET",       "SLUICE_KERNEL",      "SLUICE_IO"};
 
 static int clear_environment(void **state) {
     (void)state;
@@ -319,6 +332,7 @@ static void test_environment(void **state) {
     setenv("SLUICE_CACHE_FLOOR", "300MiB", 1);
     setenv("SLUICE_CACHE_POLICY", "lru", 1);
     setenv("SLUICE_FORCE_CACHE", "0", 1);
+    setenv("SLUICE_IO", "pread", 1);
     setenv("SLUICE_IO_THREADS", "9", 1);
     setenv("SLUICE_DIRECT_IO", "1", 1);
     setenv("SLUICE_QUIET", "0", 1);
@@ -326,6 +340,7 @@ static void test_environment(void **state) {
     assert_int_equal(sluice_settings_from_env(&s, &err), SLUICE_OK);
     assert_int_equal(s.cache_bytes, 2000 * M);
     assert_int_equal(s.floor_bytes, 300 * M);
+    assert_int_equal(s.io, SLUICE_IO_PREAD);
     assert_int_equal(s.io_threads, 9);
     assert_false(s.force_cache);
     assert_true(s.direct_io);
