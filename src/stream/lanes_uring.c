@@ -36,7 +36,7 @@
 #include "stream/lanes_impl.h"
 
 enum {
-    URING_BATCH = 16,         /* completions looked at in one go */
+    URING_BATCH = 16,           /* completions looked at in one go */
     URING_NAP_NS = 1000 * 1000, /* between tries, when the kernel has no memory for a request */
 };
 
@@ -65,17 +65,17 @@ struct lanes_uring {
     bool over;               /* the ring broke */
     struct lanes *instead;   /* then: where requests go; NULL: there was no memory for those either */
 
-    int wake_fd;          /* eventfd */
-    pthread_t thread;     /* the only one that touches what follows */
-    struct io_uring ring; /* depth ops and the read of wake_fd */
-    uint64_t wake_count;  /* what that read returns */
-    bool armed;           /* that read is in the ring */
-    bool stopping;        /* stop, as last seen */
-    int broken;           /* errno of a ring that can be used no more; 0 */
-    uint32_t in_flight;   /* ops in the ring */
+    int wake_fd;           /* eventfd */
+    pthread_t thread;      /* the only one that touches what follows */
+    struct io_uring ring;  /* depth ops and the read of wake_fd */
+    uint64_t wake_count;   /* what that read returns */
+    bool armed;            /* that read is in the ring */
+    bool stopping;         /* stop, as last seen */
+    int broken;            /* errno of a ring that can be used no more; 0 */
+    uint32_t in_flight;    /* ops in the ring */
     struct uring_op *idle; /* the others */
-    uint32_t depth;       /* ops */
-    struct uring_op op[]; /* all */
+    uint32_t depth;        /* ops */
+    struct uring_op op[];  /* all */
 };
 
 /* A ring of so many entries, or SLUICE_ERR_ARG: other lanes would work. */

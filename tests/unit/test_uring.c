@@ -19,14 +19,14 @@ enum { BLOCK = 4096, SIZE = 256 * BLOCK, MANY = 2000, DEPTH = 8 };
 
 /* The fault: what, from which call on, and for how many. */
 static struct {
-    int setup;              /* what io_uring_queue_init fails with; 0: nothing */
-    int enter;              /* what io_uring_submit_and_wait fails with */
+    int setup;               /* what io_uring_queue_init fails with; 0: nothing */
+    int enter;               /* what io_uring_submit_and_wait fails with */
     _Atomic int enter_after; /* calls that work before */
     _Atomic int enter_count; /* calls that fail then */
-    int result;             /* what reads end with; 1: short, by about half; 0: nothing */
-    int every;              /* of the reads, every so manieth */
-    _Atomic int faults;     /* that happened */
-    _Atomic int reads;      /* that ended */
+    int result;              /* what reads end with; 1: short, by about half; 0: nothing */
+    int every;               /* of the reads, every so manieth */
+    _Atomic int faults;      /* that happened */
+    _Atomic int reads;       /* that ended */
 } fault;
 
 /* The library's function of that name. */
@@ -86,11 +86,11 @@ struct fixture {
     char *buf; /* MANY blocks */
     struct sluice_error err;
     struct event done;
-    _Atomic uint32_t n_done;      /* requests ended */
-    _Atomic uint32_t n_error;     /* of those, failed */
-    _Atomic uint32_t n_wrong;     /* of those that did not, with other bytes than the file's */
-    _Atomic int error;            /* the last errno */
-    _Atomic uint8_t ended[MANY];  /* how often, by request */
+    _Atomic uint32_t n_done;     /* requests ended */
+    _Atomic uint32_t n_error;    /* of those, failed */
+    _Atomic uint32_t n_wrong;    /* of those that did not, with other bytes than the file's */
+    _Atomic int error;           /* the last errno */
+    _Atomic uint8_t ended[MANY]; /* how often, by request */
 };
 
 static void on_done(void *ud, const struct lane_request *r, int64_t got, int error) {
@@ -260,8 +260,8 @@ static void test_setup_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unnoticed),   cmocka_unit_test(test_no_memory_for_a_while),
-        cmocka_unit_test(test_failures),    cmocka_unit_test(test_ring_breaks),
+        cmocka_unit_test(test_unnoticed),     cmocka_unit_test(test_no_memory_for_a_while),
+        cmocka_unit_test(test_failures),      cmocka_unit_test(test_ring_breaks),
         cmocka_unit_test(test_setup_refused),
     };
     if (!unit_uring_allowed()) {
