@@ -75,6 +75,13 @@ enum sluice_dense {
     SLUICE_DENSE_LOCK, /* as anon, and locked: never swapped out. Needs RLIMIT_MEMLOCK or CAP_IPC_LOCK */
 };
 
+/* Who reads. */
+enum sluice_io {
+    SLUICE_IO_AUTO,  /* io_uring where the kernel allows it, else threads */
+    SLUICE_IO_URING, /* one thread with an io_uring; an error where it is not allowed */
+    SLUICE_IO_PREAD, /* threads that each wait for one read */
+};
+
 struct sluice_settings {
     enum sluice_cache_mode cache; /* see above */
     uint64_t cache_bytes;         /* bytes of slot memory, with SLUICE_CACHE_FIXED only */
@@ -85,12 +92,13 @@ struct sluice_settings {
     bool force_cache;             /* accept a budget under one token's demand */
     bool lookahead;               /* read experts that the next layer will probably pick, when the disk is idle */
     bool direct_io;               /* read around the page cache where that is verified to work */
-    int io_threads;               /* read lanes, 1..64 */
+    enum sluice_io io;            /* who reads */
+    int io_threads;               /* reads in flight, 1..64: so many threads, or that depth of the ring */
     bool reference_kernel;        /* compute every expert by a stock ggml node, for comparison; slower, same bytes */
     bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
 };
 
-/* Fill *s with the defaults: cache auto, dense anon, policy cycle, direct I/O, 4 lanes. */
+/* Fill *s with the defaults: cache auto, dense anon, policy cycle, lookahead, direct I/O, 4 reads in flight. */
 SLUICE_API void sluice_settings_default(struct sluice_settings *s);
 
 /*
@@ -103,6 +111,7 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_DENSE         anon | mmap | lock
  *   SLUICE_CACHE_POLICY  cycle | lru
  *   SLUICE_FORCE_CACHE   0 | 1
+ *   SLUICE_IO            auto | uring | pread
  *   SLUICE_IO_THREADS    1..64
  *   SLUICE_DIRECT_IO     0 | 1
  *   SLUICE_KERNEL        fused | reference                 reference: for comparison, same bytes
@@ -112,7 +121,7 @@ SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice
 
 /*
  * Set one setting from text, by the same names and rules as the environment, in lower case without
- * the prefix: "cache", "cache_floor", "memory", "dense", "cache_policy", "force_cache", "io_threads",
+ * the prefix: "cache", "cache_floor", "memory", "dense", "cache_policy", "force_cache", "lookahead", "io", "io_threads",
  * "direct_io", "kernel", "quiet". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
  */
 SLUICE_API int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value,
@@ -128,8 +137,8 @@ SLUICE_API bool sluice_parse_size(const char *text, uint64_t *bytes);
 
 /*
  * Register the streaming device with this process's ggml. Call once, before loading a model. A
- * second call is SLUICE_ERR_STATE. The CPU backend may be loaded before or after; without one,
- * contexts cannot be made, with a message that says so.
+ * second call is SLUICE_ERR_STATE; io_uring asked for and refused by the kernel is SLUICE_ERR_ARG. The CPU backend may
+ * be loaded before or after; without one, contexts cannot be made, with a message that says so.
  */
 SLUICE_API int sluice_register(const struct sluice_settings *s, struct sluice_error *err);
 
@@ -176,7 +185,8 @@ struct sluice_stats {
     struct sluice_foresee_stats foreseen; /* reading ahead */
     uint32_t tensors;                     /* expert tensors that stream */
     uint32_t layers;                      /* groups of expert tensors that share a router */
-    uint32_t lanes;                       /* read lanes */
+    uint32_t lanes;                       /* reads in flight at most */
+    enum sluice_io io;                    /* by whom: SLUICE_IO_URING or SLUICE_IO_PREAD */
     bool direct_io;                       /* true when every file is read directly */
 };
 
@@ -229,8 +239,8 @@ SLUICE_API int sluice_set_cache_budget(enum sluice_cache_mode cache, uint64_t by
 
 /*
  * Write the mode line, e.g. "streaming 144 expert tensors (17.0 GiB), cache 2000 MiB lru, direct
- * reads, 4 lanes, lossless" or "resident: ...". At most cap bytes with the terminator; returns
- * what snprintf would. Final only after the first decode (auto is decided there).
+ * reads, 4 lanes, lossless" (or "io_uring, depth 4", for who reads) or "resident: ...". At most cap bytes with the
+ * terminator; returns what snprintf would. Final only after the first decode (auto is decided there).
  */
 SLUICE_API int sluice_mode_line(char *buf, size_t cap);
 

@@ -75,7 +75,7 @@ bool sluice_take_error(struct sluice_error *out) {
 
 int sluice_mode_line(char *buf, size_t cap) {
     struct sluice_stats st;
-    char why[256], dense[256], cache[96], reads[192];
+    char why[256], dense[256], cache[96], reads[192], lanes[32];
     pthread_mutex_lock(&sluice_device.lock);
     snprintf(why, sizeof why, "%s", sluice_device.plain_reason);
     snprintf(dense, sizeof dense, "%s", sluice_device.dense_reason);
@@ -104,8 +104,9 @@ int sluice_mode_line(char *buf, size_t cap) {
         engine_buffered_reason(sluice_device.engine, reason, sizeof reason);
         snprintf(reads, sizeof reads, "buffered reads (%s)", reason);
     }
-    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %u lanes, lossless%s%s%s%s", st.tensors,
-                    (double)st.bank_bytes / (1 << 20), cache, reads, st.lanes, why[0] ? "; not streamed: " : "", why,
+    snprintf(lanes, sizeof lanes, st.io == SLUICE_IO_URING ? "io_uring, depth %u" : "%u lanes", st.lanes);
+    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %s, lossless%s%s%s%s", st.tensors,
+                    (double)st.bank_bytes / (1 << 20), cache, reads, lanes, why[0] ? "; not streamed: " : "", why,
                     dense[0] ? "; dense weights stay in the page cache: " : "", dense);
 }
 

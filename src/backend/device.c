@@ -234,9 +234,10 @@ int device_setup(const struct sluice_settings *s, bool plugin, struct sluice_err
     }
     d->settings = *s;
     d->plugin = plugin;
-    d->engine = engine_create(s, device_budget, NULL, err);
+    struct sluice_error why;
+    d->engine = engine_create(s, device_budget, NULL, &why);
     if (!d->engine) {
-        return SLUICE_ERR_MEMORY;
+        return sluice_fail(err, why.status, "%s", why.message);
     }
     d->reg = (struct ggml_backend_reg){
         .api_version = GGML_BACKEND_API_VERSION,

@@ -20,6 +20,7 @@ void sluice_settings_default(struct sluice_settings *s) {
         .policy = SLUICE_POLICY_CYCLE,
         .lookahead = true,
         .direct_io = true,
+        .io = SLUICE_IO_AUTO,
         .io_threads = 4,
     };
 }
@@ -148,6 +149,11 @@ static bool set_force(struct sluice_settings *s, const char *v) {
     return settings_bool(v, &s->force_cache);
 }
 
+static bool set_io(struct sluice_settings *s, const char *v) {
+    s->io = strcmp(v, "uring") == 0 ? SLUICE_IO_URING : strcmp(v, "pread") == 0 ? SLUICE_IO_PREAD : SLUICE_IO_AUTO;
+    return s->io != SLUICE_IO_AUTO || strcmp(v, "auto") == 0;
+}
+
 static bool set_threads(struct sluice_settings *s, const char *v) {
     return settings_int(v, 1, 64, &s->io_threads);
 }
@@ -181,6 +187,7 @@ static const struct {
     {"dense", "SLUICE_DENSE", set_dense, "anon, mmap or lock"},
     {"cache_policy", "SLUICE_CACHE_POLICY", set_policy, "cycle or lru"},
     {"force_cache", "SLUICE_FORCE_CACHE", set_force, "0 or 1"},
+    {"io", "SLUICE_IO", set_io, "auto, uring or pread"},
     {"io_threads", "SLUICE_IO_THREADS", set_threads, "1..64"},
     {"direct_io", "SLUICE_DIRECT_IO", set_direct, "0 or 1"},
     {"lookahead", "SLUICE_LOOKAHEAD", set_lookahead, "0 or 1"},

@@ -59,6 +59,7 @@ struct engine_foresight {
 
 struct engine {
     struct sluice_settings settings; /* as created */
+    enum sluice_io io;               /* who reads, or will: not AUTO */
     engine_budget_fn budget_fn;      /* decides the budget */
     void *budget_ud;                 /* its argument */
 
@@ -89,6 +90,10 @@ struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn b
     struct engine *e = calloc(1, sizeof *e);
     if (!e) {
         sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory");
+        return NULL;
+    }
+    if (lanes_choose(s->io, &e->io, err)) {
+        free(e);
         return NULL;
     }
     e->settings = *s;
@@ -260,10 +265,12 @@ static int engine_cut(struct engine *e, struct sluice_error *err) {
         return rc;
     }
     if (!e->lanes) {
-        e->lanes = lanes_create((uint32_t)e->settings.io_threads, engine_read_done, e, err);
+        struct sluice_error why;
+        e->lanes = lanes_create(e->settings.io, (uint32_t)e->settings.io_threads, engine_read_done, e, &why);
         if (!e->lanes) {
-            return SLUICE_ERR_MEMORY;
+            return sluice_fail(err, why.status, "%s", why.message);
         }
+        e->io = lanes_kind(e->lanes);
     }
     rc = slots_create(&e->slots, &e->bank, budget, e->settings.policy, err);
     if (rc) {
@@ -749,6 +756,7 @@ void engine_stats(struct engine *e, struct sluice_stats *out) {
     out->foreseen = e->foresight.st;
     out->foreseen.read_bytes = atomic_load_explicit(&e->read[ENGINE_PHASES].bytes, memory_order_relaxed);
     out->lanes = (uint32_t)e->settings.io_threads;
+    out->io = e->io;
     out->direct_io = e->bank.live_tensors > 0;
     for (uint32_t i = 0; i < e->bank.n_files; i++) {
         if (e->bank.files[i] && e->bank.files[i]->io.fd_direct < 0) {

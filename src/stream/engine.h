@@ -29,7 +29,10 @@ typedef int (*engine_budget_fn)(void *ud, const struct bank *b, uint64_t held, u
 
 enum engine_phase { ENGINE_PROMPT, ENGINE_GENERATION, ENGINE_PHASES };
 
-/* A new engine without tensors; lanes and arena start with the first acquire. NULL: no memory. */
+/*
+ * A new engine without tensors; lanes and arena start with the first acquire. NULL with *err set: no
+ * memory, or SLUICE_ERR_ARG: io_uring was asked for and is not allowed.
+ */
 struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn budget, void *ud,
                              struct sluice_error *err);
 

@@ -1,210 +1,122 @@
 /*
- * lanes.c - reader threads.
+ * lanes.c - the two kinds of read lanes behind one interface, and what they share.
  *
- * A disk needs several requests in flight to reach its bandwidth, and a blocking pread per thread
- * is the simplest way to have them. The lanes sleep on a condition variable when there is nothing
- * to read, so they take no core from the compute threads. The queue is first in, first out: the
- * caller submits in the order in which it will consume.
+ * A disk needs several requests in flight to reach its bandwidth. Threads that each sit in a
+ * blocking pread have them everywhere (lanes_pread.c); one thread with an io_uring has them with
+ * fewer switches between threads (lanes_uring.c), where the kernel allows that. Containers often do not
+ * (seccomp profiles refuse io_uring_setup, kernel.io_uring_disabled), so it is decided by trying.
  *
- * The queue is a growing ring under a mutex that is held for a few instructions. The compute path
- * takes it once per block, not once per expert, and never waits on it: completion is signalled by
- * the callback, through atomics (see engine.c).
+ * Both work off a queue that is first in, first out: the caller submits in the order in which it
+ * will consume. It is a growing ring under a mutex that is held for a few instructions. The compute
+ * path takes it once per block, not once per expert, and never waits on it: completion is signalled
+ * by the callback, through atomics (see engine.c).
  */
 #include "stream/lanes.h"
 
-#include <assert.h>
-#include <errno.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "stream/error.h"
+#include "stream/lanes_impl.h"
 
 enum { LANES_QUEUE_START = 256 }; /* requests; doubles when full */
 
-/* First in, first out. */
-struct lane_ring {
-    struct lane_request *entry; /* capacity entries, a power of two */
-    size_t capacity;            /* entries */
-    size_t head;                /* requests taken so far */
-    size_t tail;                /* requests queued so far; tail - head wait */
-};
-
-struct lanes {
-    pthread_mutex_t lock;      /* guards the rings, n_idle and stop */
-    pthread_cond_t work;       /* a ring is not empty, or stop */
-    struct lane_ring demand;   /* somebody waits for these */
-    struct lane_ring idle;     /* read when demand is empty */
-    uint32_t n_idle;           /* lanes that read for the idle ring */
-    uint32_t idle_limit;       /* at most so many of them; at least one, else it would never be read */
-    bool stop;                 /* threads return */
-    lane_done_fn done;         /* completion callback */
-    void *ud;                  /* its argument */
-    uint32_t n;                /* threads started */
-    pthread_t thread[];        /* by lane */
-};
-
-static bool lane_ring_empty(const struct lane_ring *r) {
-    return r->head == r->tail;
-}
-
-static struct lane_request lane_ring_take(struct lane_ring *r) {
-    return r->entry[r->head++ & (r->capacity - 1)];
-}
-
-/* May one more lane read for the idle ring? */
-static bool lane_may_idle(const struct lanes *l) {
-    return !lane_ring_empty(&l->idle) && l->n_idle < l->idle_limit;
-}
-
-static void *lane_main(void *arg) {
-    struct lanes *l = arg;
-    bool idle = false; /* the last request was of the idle ring */
-    for (;;) {
-        pthread_mutex_lock(&l->lock);
-        l->n_idle -= idle;
-        while (lane_ring_empty(&l->demand) && !lane_may_idle(l) && !l->stop) {
-            pthread_cond_wait(&l->work, &l->lock);
+int lanes_choose(enum sluice_io want, enum sluice_io *got, struct sluice_error *err) {
+    *got = SLUICE_IO_PREAD;
+    if (want != SLUICE_IO_PREAD) {
+        const int rc = lanes_uring_check(err);
+        if (rc == SLUICE_OK) {
+            *got = SLUICE_IO_URING;
+        } else if (want == SLUICE_IO_URING) {
+            return rc;
         }
-        if (lane_ring_empty(&l->demand) && !lane_may_idle(l)) {
-            pthread_mutex_unlock(&l->lock);
-            return NULL;
-        }
-        idle = lane_ring_empty(&l->demand);
-        l->n_idle += idle;
-        const struct lane_request r = lane_ring_take(idle ? &l->idle : &l->demand);
-        pthread_mutex_unlock(&l->lock);
-        errno = 0;
-        const int64_t got = stream_file_read(r.file, r.dst, r.offset, r.len, r.need);
-        l->done(l->ud, &r, got, got < 0 ? errno : 0);
     }
+    return sluice_ok(err);
 }
 
-struct lanes *lanes_create(uint32_t n, lane_done_fn done, void *ud, struct sluice_error *err) {
-    struct lanes *l = calloc(1, sizeof *l + n * sizeof l->thread[0]);
-    struct lane_request *demand = calloc(LANES_QUEUE_START, sizeof *demand);
-    struct lane_request *idle = calloc(LANES_QUEUE_START, sizeof *idle);
-    if (!l || !demand || !idle) {
-        free(l);
-        free(demand);
-        free(idle);
-        sluice_fail(err, SLUICE_ERR_MEMORY, "read lanes: out of memory");
-        return NULL;
+struct lanes *lanes_create(enum sluice_io io, uint32_t n, lane_done_fn done, void *ud, struct sluice_error *err) {
+    struct lanes *l = NULL;
+    if (io != SLUICE_IO_PREAD) {
+        l = lanes_uring_create(n, done, ud, err);
     }
-    l->demand = (struct lane_ring){.entry = demand, .capacity = LANES_QUEUE_START};
-    l->idle = (struct lane_ring){.entry = idle, .capacity = LANES_QUEUE_START};
-    l->idle_limit = n / 2 ? n / 2 : 1;
-    l->done = done;
-    l->ud = ud;
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->work, NULL);
-    /* The host program's signals are for its own threads: a lane must not run its handlers. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    while (l->n < n) {
-        const int rc = pthread_create(&l->thread[l->n], NULL, lane_main, l);
-        if (rc) {
-            if (l->n) {
-                break; /* fewer lanes are slower, not wrong */
-            }
-            pthread_sigmask(SIG_SETMASK, &before, NULL);
-            lanes_destroy(l);
-            sluice_fail(err, SLUICE_ERR_MEMORY, "read lanes: cannot start a thread: %s", strerror(rc));
-            return NULL;
-        }
-        l->n++;
+    if (!l && io != SLUICE_IO_URING) {
+        l = lanes_pread_create(n, done, ud, err);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return l;
 }
 
-void lanes_destroy(struct lanes *l) {
-    if (!l) {
-        return;
-    }
-    pthread_mutex_lock(&l->lock);
-    l->stop = true;
-    pthread_cond_broadcast(&l->work);
-    pthread_mutex_unlock(&l->lock);
-    for (uint32_t i = 0; i < l->n; i++) {
-        pthread_join(l->thread[i], NULL);
-    }
-    assert(lane_ring_empty(&l->demand) && lane_ring_empty(&l->idle));
-    pthread_cond_destroy(&l->work);
-    pthread_mutex_destroy(&l->lock);
-    free(l->demand.entry);
-    free(l->idle.entry);
-    free(l);
+enum sluice_io lanes_kind(const struct lanes *l) {
+    return l->ops->kind;
 }
 
-/* Double the ring until n more fit. Caller holds the lock. */
-static bool lane_ring_reserve(struct lane_ring *r, size_t n) {
-    size_t capacity = r->capacity;
-    while (capacity - (r->tail - r->head) < n) {
-        if (capacity > SIZE_MAX / 2 / sizeof *r->entry) {
+void lanes_destroy(struct lanes *l) {
+    if (l) {
+        l->ops->destroy(l);
+    }
+}
+
+int lanes_submit(struct lanes *l, const struct lane_request *r, size_t n) {
+    return l->ops->submit(l, r, n);
+}
+
+/* ---- the queue ------------------------------------------------------------------------------- */
+
+bool lane_queue_init(struct lane_queue *q) {
+    *q = (struct lane_queue){.ring = calloc(LANES_QUEUE_START, sizeof *q->ring), .capacity = LANES_QUEUE_START};
+    return q->ring != NULL;
+}
+
+void lane_queue_free(struct lane_queue *q) {
+    free(q->ring);
+}
+
+/* Double the ring until n more fit. */
+static bool lane_queue_reserve(struct lane_queue *q, size_t n) {
+    size_t capacity = q->capacity;
+    while (capacity - (q->tail - q->head) < n) {
+        if (capacity > SIZE_MAX / 2 / sizeof *q->ring) {
             return false;
         }
         capacity *= 2;
     }
-    if (capacity != r->capacity) {
-        struct lane_request *entry = calloc(capacity, sizeof *entry);
-        if (!entry) {
+    if (capacity != q->capacity) {
+        struct lane_request *ring = calloc(capacity, sizeof *ring);
+        if (!ring) {
             return false;
         }
-        for (size_t i = r->head; i != r->tail; i++) {
-            entry[i & (capacity - 1)] = r->entry[i & (r->capacity - 1)];
+        for (size_t i = q->head; i != q->tail; i++) {
+            ring[i & (capacity - 1)] = q->ring[i & (q->capacity - 1)];
         }
-        free(r->entry);
-        r->entry = entry;
-        r->capacity = capacity;
+        free(q->ring);
+        q->ring = ring;
+        q->capacity = capacity;
     }
     return true;
 }
 
-static int lanes_queue(struct lanes *l, struct lane_ring *ring, const struct lane_request *r, size_t n) {
-    pthread_mutex_lock(&l->lock);
-    if (!lane_ring_reserve(ring, n)) {
-        pthread_mutex_unlock(&l->lock);
-        return SLUICE_ERR_MEMORY;
+bool lane_queue_push(struct lane_queue *q, const struct lane_request *r, size_t n) {
+    if (!lane_queue_reserve(q, n)) {
+        return false;
     }
     for (size_t i = 0; i < n; i++) {
-        ring->entry[ring->tail++ & (ring->capacity - 1)] = r[i];
+        q->ring[q->tail++ & (q->capacity - 1)] = r[i];
     }
-    if (n == 1) {
-        pthread_cond_signal(&l->work);
-    } else {
-        pthread_cond_broadcast(&l->work);
-    }
-    pthread_mutex_unlock(&l->lock);
-    return SLUICE_OK;
+    return true;
 }
 
-int lanes_submit(struct lanes *l, const struct lane_request *r, size_t n) {
-    return lanes_queue(l, &l->demand, r, n);
-}
-
-int lanes_submit_idle(struct lanes *l, const struct lane_request *r, size_t n) {
-    return lanes_queue(l, &l->idle, r, n);
-}
-
-void lanes_recall(struct lanes *l, void (*recall)(void *ud, const struct lane_request *r), void *ud) {
-    pthread_mutex_lock(&l->lock);
-    bool begun = true; /* the entries so far continue something that a lane has begun */
-    while (!lane_ring_empty(&l->idle)) {
-        const struct lane_request r = lane_ring_take(&l->idle);
-        begun = begun && r.follows;
-        if (begun && lane_ring_reserve(&l->demand, 1)) {
-            l->demand.entry[l->demand.tail++ & (l->demand.capacity - 1)] = r;
-            pthread_cond_signal(&l->work);
-        } else if (begun) {
-            l->idle.head--; /* no memory: it stays where it is, and so does the rest */
-            break;
-        } else {
-            recall(ud, &r);
-        }
+bool lane_queue_pop(struct lane_queue *q, struct lane_request *r) {
+    if (q->head == q->tail) {
+        return false;
     }
-    pthread_mutex_unlock(&l->lock);
+    *r = q->ring[q->head++ & (q->capacity - 1)];
+    return true;
+}
+
+int lane_thread_start(pthread_t *t, void *(*main)(void *), void *arg) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    const int rc = pthread_create(t, NULL, main, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
 }

@@ -1,8 +1,7 @@
-/* lanes.h - the reader threads and their queue. */
+/* lanes.h - reads in the background: a queue and what works it off, reader threads or an io_uring. */
 #ifndef SLUICE_STREAM_LANES_H
 #define SLUICE_STREAM_LANES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,33 +18,33 @@ struct lane_request {
     void *owner;                    /* the caller's, e.g. its slot */
     uint32_t part;                  /* the caller's */
     uint32_t tag;                   /* the caller's, e.g. which phase to account to */
-    bool follows;                   /* a later piece of what the request before it reads */
 };
 
-/* Called on a lane's thread when a request ended: got >= need bytes, or got < 0 with an errno. */
+/* Called on a thread of the lanes when a request ended: got >= need bytes, or got < 0 with an errno. */
 typedef void (*lane_done_fn)(void *ud, const struct lane_request *r, int64_t got, int error);
 
 struct lanes;
 
-/* Start n reader threads (1..64). NULL with *err set when memory or threads are not to be had. */
-struct lanes *lanes_create(uint32_t n, lane_done_fn done, void *ud, struct sluice_error *err);
+/*
+ * Which kind `want` means in this process: SLUICE_IO_AUTO becomes SLUICE_IO_URING where the kernel
+ * allows it, else SLUICE_IO_PREAD. SLUICE_ERR_ARG: io_uring was asked for and is not allowed.
+ */
+int lanes_choose(enum sluice_io want, enum sluice_io *got, struct sluice_error *err);
 
-/* End the threads. Every request must have ended before. */
+/*
+ * Start lanes that keep up to n requests (1..64) in flight: that many threads, or one thread and a
+ * ring. With SLUICE_IO_AUTO a ring that is refused becomes threads. NULL with *err set when memory
+ * or threads are not to be had, or the ring that was asked for is not.
+ */
+struct lanes *lanes_create(enum sluice_io io, uint32_t n, lane_done_fn done, void *ud, struct sluice_error *err);
+
+/* What they are: SLUICE_IO_URING or SLUICE_IO_PREAD. */
+enum sluice_io lanes_kind(const struct lanes *l);
+
+/* End the threads. Every request must have ended before. Accepts NULL. */
 void lanes_destroy(struct lanes *l);
 
 /* Queue n requests, first in first out. SLUICE_ERR_MEMORY: none was queued. Any thread. */
 int lanes_submit(struct lanes *l, const struct lane_request *r, size_t n);
-
-/*
- * The same for reads that may turn out useless: they are begun only while nothing of lanes_submit
- * waits, and by at most half of the lanes at a time, so that a lane is free when demand arrives.
- */
-int lanes_submit_idle(struct lanes *l, const struct lane_request *r, size_t n);
-
-/*
- * Take back what lanes_submit_idle queued and no lane has begun: recall is called for each request,
- * with the queue locked. Later pieces of something begun are not taken back but moved to the front queue.
- */
-void lanes_recall(struct lanes *l, void (*recall)(void *ud, const struct lane_request *r), void *ud);
 
 #endif

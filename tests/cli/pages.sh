@@ -22,7 +22,7 @@ for command in run chat exec info; do
 done
 # Every option that the parser knows is on the page: it is made from the same table. The list:
 try "$sluice" run --help
-for option in -m -p -f -n -c -t --cache --cache-floor --memory --dense --cache-policy --force-cache --io-threads --no-direct-io --n-expert-used \
+for option in -m -p -f -n -c -t --cache --cache-floor --memory --dense --cache-policy --force-cache --io --io-threads --no-direct-io --n-expert-used \
     --temp --top-k --top-p --min-p --seed --ubatch --resident --compare-resident --json --quiet; do
     grep -qE -- "(^| )$option(,| |$)" out.txt || fail "sluice run --help does not know $option"
 done
@@ -44,6 +44,9 @@ refused 2 "must be a size" "--cache with nothing" "${run[@]}" --cache=
 refused 2 "--memory 0: must be a size" "--memory 0" "${run[@]}" --memory 0
 refused 2 "--dense swap: must be anon, mmap or lock" "--dense swap" "${run[@]}" --dense swap
 refused 2 "--cache-policy mru: must be cycle or lru" "--cache-policy mru" "${run[@]}" --cache-policy mru
+for value in threads URING "" "uring "; do
+    refused 2 "--io $value: must be auto, uring or pread" "--io '$value'" "${run[@]}" --io "$value"
+done
 for value in 0 65 x 4x "" 1.5 +4 " 4" 99999999999999999999; do
     refused 2 "must be 1..64" "--io-threads '$value'" "${run[@]}" --io-threads "$value"
 done
@@ -65,6 +68,7 @@ refused 2 "--n-expert-used 0: must be 1..1024" "no experts" "${run[@]}" --n-expe
 # The environment is as strict, and named.
 SLUICE_CACHE=12x refused 2 "SLUICE_CACHE" "SLUICE_CACHE=12x" "${run[@]}"
 SLUICE_DENSE=swap refused 2 "SLUICE_DENSE" "SLUICE_DENSE=swap" "${run[@]}"
+SLUICE_IO=threads refused 2 "SLUICE_IO" "SLUICE_IO=threads" "${run[@]}"
 SLUICE_IO_THREADS=0 refused 2 "SLUICE_IO_THREADS" "SLUICE_IO_THREADS=0" "${run[@]}"
 SLUICE_CACHE=12x refused 2 "SLUICE_CACHE" "SLUICE_CACHE=12x exec" "$sluice" exec -- true
 refused 2 "--cache 12x" "exec --cache 12x" "$sluice" exec --cache 12x -- true

@@ -1,7 +1,8 @@
 /*
  * faulty.c - a disk that misbehaves: preloaded into a program, it spoils reads of model files.
  *
- * It stands in for pread, and only where the descriptor's file is called *.gguf: what llama.cpp
+ * It stands in for pread and, in faulty_uring.c, between the program and its io_uring; and only where
+ * the descriptor's file is called *.gguf: what llama.cpp
  * itself reads (through stdio and the mapping) stays as it is. Whether a descriptor is a direct one
  * is asked from the kernel at every read, so descriptors that were duplicated or reopened through
  * /proc are seen too.
@@ -14,6 +15,7 @@
  *                    wrong     flip a bit of what was read
  *                    truncate  cut the file to FAULTY_SIZE bytes for real, once, and then read
  *                    refuse    opening for direct I/O fails with EINVAL; reads are left alone
+ *                    ring      the io_uring can be entered no more, with EPERM; reads are left alone
  *   FAULTY_AFTER=N   leave the first N reads alone (0)
  *   FAULTY_COUNT=N   spoil at most N reads (no limit)
  *   FAULTY_EVERY=N   of the others spoil every Nth (1)
@@ -28,12 +30,13 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
+
+#include "faulty.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -76,8 +79,7 @@ __attribute__((destructor)) static void faulty_end(void) {
     }
 }
 
-/* Is it a model file? Its path comes back. */
-static bool is_model(int fd, char path[PATH_MAX]) {
+bool faulty_is_model(int fd, char path[PATH_MAX], bool *direct) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     const ssize_t n = readlink(link, path, PATH_MAX - 1);
@@ -85,21 +87,17 @@ static bool is_model(int fd, char path[PATH_MAX]) {
         return false;
     }
     path[n] = 0;
+    const int flags = fcntl(fd, F_GETFL);
+    *direct = flags >= 0 && (flags & O_DIRECT);
     return strcmp(path + n - 5, ".gguf") == 0;
 }
 
-/* Shall this read be spoilt? */
-static bool chosen(bool direct) {
-    if (strcmp(faulty.mode, "none") == 0 || strcmp(faulty.mode, "refuse") == 0) {
-        return false;
-    }
-    if ((faulty.direct_only && !direct) || atomic_load(&faulty_reads) <= faulty.after) {
-        return false;
-    }
-    if (atomic_fetch_add(&faulty_seen, 1) % faulty.every) {
-        return false;
-    }
-    /* Take one of the permitted faults, if any is left. */
+static bool mode_is(const char *mode) {
+    return strcmp(faulty.mode, mode) == 0;
+}
+
+/* Take one of the permitted faults, if any is left. */
+static bool take_fault(void) {
     unsigned long n = atomic_load(&faulty_faults);
     while (n < faulty.count) {
         if (atomic_compare_exchange_weak(&faulty_faults, &n, n + 1)) {
@@ -109,46 +107,58 @@ static bool chosen(bool direct) {
     return false;
 }
 
-static ssize_t spoilt(int fd, void *buf, size_t len, off_t offset, bool direct, const char *path) {
-    if (strcmp(faulty.mode, "eintr") == 0 || strcmp(faulty.mode, "eio") == 0) {
-        errno = faulty.mode[2] == 'n' ? EINTR : EIO;
-        return -1;
+bool faulty_choose(bool direct, const char *path) {
+    const unsigned long read = atomic_fetch_add(&faulty_reads, 1) + 1;
+    atomic_fetch_add(&faulty_direct, direct);
+    if (mode_is("none") || mode_is("refuse") || mode_is("ring") || (faulty.direct_only && !direct) ||
+        read <= faulty.after || atomic_fetch_add(&faulty_seen, 1) % faulty.every || !take_fault()) {
+        return false;
     }
-    if (strcmp(faulty.mode, "end") == 0) {
-        return 0;
+    if (mode_is("truncate") && truncate(path, (off_t)faulty.size)) {
+        perror("faulty: truncate");
+        abort();
     }
-    if (strcmp(faulty.mode, "truncate") == 0) {
-        if (truncate(path, (off_t)faulty.size)) {
-            perror("faulty: truncate");
-            abort();
-        }
-        return faulty.pread(fd, buf, len, offset);
+    return true;
+}
+
+bool faulty_ring_broken(void) {
+    return mode_is("ring") && atomic_load(&faulty_reads) > faulty.after && take_fault();
+}
+
+int64_t faulty_spoil(void *buf, int64_t n, off_t offset, bool direct) {
+    unsigned char *bytes = buf;
+    if (mode_is("eintr") || mode_is("eio") || mode_is("end")) {
+        memset(bytes, 0xee, n > 0 ? (size_t)n : 0); /* nothing was read, and nothing right may be found there */
+        return mode_is("eintr") ? -EINTR : mode_is("eio") ? -EIO : 0;
     }
-    ssize_t n = faulty.pread(fd, buf, len, offset);
-    if (strcmp(faulty.mode, "wrong") == 0 && n > 0) {
-        ((unsigned char *)buf)[n / 2] ^= 0x10;
-    } else if (strcmp(faulty.mode, "short") == 0 && n > 1) {
+    if (mode_is("wrong") && n > 0) {
+        bytes[n / 2] ^= 0x10;
+    } else if (mode_is("short") && n > 1) {
         /* Anywhere; of direct reads every other one at a block's end, from where direct reading can go on. */
-        size_t part = 1 + ((size_t)offset * 2654435761u + 40503u * (size_t)atomic_load(&faulty_seen)) % ((size_t)n - 1);
-        if (direct && atomic_load(&faulty_seen) % 2 && part > 4096) {
+        const unsigned long seen = atomic_load(&faulty_seen);
+        size_t part = 1 + ((size_t)offset * 2654435761u + 40503u * (size_t)seen) % ((size_t)n - 1);
+        if (direct && seen % 2 && part > 4096) {
             part = part / 4096 * 4096;
         }
-        memset((char *)buf + part, 0xee, (size_t)n - part);
-        n = (ssize_t)part;
+        memset(bytes + part, 0xee, (size_t)n - part);
+        n = (int64_t)part;
     }
     return n;
 }
 
 static ssize_t faulty_pread(int fd, void *buf, size_t len, off_t offset) {
     char path[PATH_MAX];
-    if (!is_model(fd, path)) {
+    bool direct;
+    if (!faulty_is_model(fd, path, &direct) || !faulty_choose(direct, path)) {
         return faulty.pread(fd, buf, len, offset);
     }
-    const int flags = fcntl(fd, F_GETFL);
-    const bool direct = flags >= 0 && (flags & O_DIRECT);
-    atomic_fetch_add(&faulty_reads, 1);
-    atomic_fetch_add(&faulty_direct, direct);
-    return chosen(direct) ? spoilt(fd, buf, len, offset, direct, path) : faulty.pread(fd, buf, len, offset);
+    const ssize_t n = faulty.pread(fd, buf, len, offset);
+    const int64_t spoilt = faulty_spoil(buf, n < 0 ? -(int64_t)errno : n, offset, direct);
+    if (spoilt < 0) {
+        errno = (int)-spoilt;
+        return -1;
+    }
+    return (ssize_t)spoilt;
 }
 
 /* Both names of each: a 64-bit off_t makes them the same function under two symbols. */
@@ -168,7 +178,8 @@ ssize_t faulty_read64(int fd, void *buf, size_t len, off_t offset) {
 static int faulty_open(const char *path, int flags, mode_t mode) {
     const int fd = faulty.open(path, flags, mode);
     char target[PATH_MAX];
-    if (fd >= 0 && (flags & O_DIRECT) && strcmp(faulty.mode, "refuse") == 0 && is_model(fd, target)) {
+    bool direct;
+    if (fd >= 0 && (flags & O_DIRECT) && mode_is("refuse") && faulty_is_model(fd, target, &direct)) {
         close(fd);
         atomic_fetch_add(&faulty_faults, 1);
         errno = EINVAL;

@@ -32,20 +32,20 @@ die() { echo "FAIL $*"; exit 1; }
 shape=(--layers 3 --experts 16 --top-k 3 --noise 3 --ff 96 --type-gate-up MXFP4 --type-down Q8_0)
 
 counter() { # FILE KEY: of the plug-in's flat JSON
-    sed -nE "s/.*\"$2\": *([0-9a-z.]+).*/\1/p" "$1"
+    sed -nE "s/.*\"$2\": *\"?([0-9a-z.]+).*/\1/p" "$1"
 }
 logged() { # KEY: of the fault library's log
     sed -nE "s/.*\<$1 ([0-9]+).*/\1/p" "$dir/faults.log" | tail -n 1
 }
 
-# Run COMMAND with faults; its exit code is in $rc, standard error in $dir/err.
+# Run COMMAND with faults, and threads that read unless it says otherwise; its exit code is in $rc, standard error in $dir/err.
 faulty() { # "FAULTY_X=..." COMMAND...
     local faults=$1
     shift
     rm -f "$dir/faults.log" "$dir/stats.json"
     rc=0
     # shellcheck disable=SC2086 # faults are words
-    env LD_PRELOAD="$bin/libsluice-faulty.so" FAULTY_LOG="$dir/faults.log" SLUICE_STATS="$dir/stats.json" $faults "$@" \
+    env LD_PRELOAD="$bin/libsluice-faulty.so" FAULTY_LOG="$dir/faults.log" SLUICE_STATS="$dir/stats.json" SLUICE_IO=pread $faults "$@" \
         2>"$dir/err" || rc=$?
 }
 
@@ -68,6 +68,17 @@ make_model() {
     [ "$reads" -gt 300 ] || die "only $reads reads are seen: the library is not in their way"
     direct=$(counter "$dir/stats.json" direct_io)
     [ "$direct" = true ] || echo "note: $dir does not take direct I/O; its faults are not tested here"
+    # The same with reads by io_uring, unless the kernel forbids it.
+    uring=()
+    logits FAULTY_MODE=none "SLUICE_CACHE=off SLUICE_IO=uring" "$model"
+    if [ $rc -ne 0 ] && grep -q "refuses io_uring" "$dir/err"; then
+        echo "note: io_uring is forbidden here; its faults are not tested"
+    else
+        [ $rc -eq 0 ] || die "run with io_uring: $(tail -n 1 "$dir/err")"
+        [ "$(counter "$dir/stats.json" io)" = uring ] || die "io_uring was not used"
+        [ "$(logged reads)" -gt 300 ] || die "only $(logged reads) reads are seen: the library is not in the ring's way"
+        uring=("SLUICE_CACHE=off SLUICE_IO=uring")
+    fi
     third="SLUICE_FORCE_CACHE=1 SLUICE_CACHE=$(("$(stat -c %s "$model")" / 3))B"
 }
 
@@ -92,7 +103,8 @@ harmless() {
     local settings
     make_model
     # The first 24 reads are those by which the file is recognised and direct reading is tried out.
-    for settings in SLUICE_CACHE=off "$third" "SLUICE_CACHE=off SLUICE_IO_THREADS=1" "SLUICE_CACHE=off SLUICE_KERNEL=reference"; do
+    for settings in SLUICE_CACHE=off "$third" "SLUICE_CACHE=off SLUICE_IO_THREADS=1" "SLUICE_CACHE=off SLUICE_KERNEL=reference" \
+        "${uring[@]}" ${uring:+"$third SLUICE_IO=uring"}; do
         check_same "short reads" "FAULTY_MODE=short FAULTY_AFTER=40" "$settings" true
         check_same "every third read short" "FAULTY_MODE=short FAULTY_AFTER=40 FAULTY_EVERY=3" "$settings" true
         check_same "EINTR every other time" "FAULTY_MODE=eintr FAULTY_AFTER=40 FAULTY_EVERY=2" "$settings" true
@@ -100,8 +112,14 @@ harmless() {
     check_same "short buffered reads" "FAULTY_MODE=short FAULTY_AFTER=40" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" false "asked for"
     check_same "EINTR in buffered reads" "FAULTY_MODE=eintr FAULTY_AFTER=40 FAULTY_EVERY=2" \
         "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" false "asked for"
+    for settings in "${uring[@]}"; do
+        check_same "short buffered reads" "FAULTY_MODE=short FAULTY_AFTER=40" "$settings SLUICE_DIRECT_IO=0" false "asked for"
+        # The ring is taken away while it runs: reader threads take over.
+        check_same "no ring any more" "FAULTY_MODE=ring FAULTY_AFTER=200" "$settings" true
+        check_same "no ring from the start" "FAULTY_MODE=ring FAULTY_AFTER=20" "$third SLUICE_IO=uring" true
+    done
     [ "$direct" = true ] || return 0
-    for settings in SLUICE_CACHE=off "$third"; do
+    for settings in SLUICE_CACHE=off "$third" "${uring[@]}"; do
         check_same "wrong bytes in direct reads" "FAULTY_MODE=wrong FAULTY_DIRECT=1" "$settings" false "direct reads return wrong bytes"
         check_same "wrong bytes in every fourth direct read" "FAULTY_MODE=wrong FAULTY_DIRECT=1 FAULTY_EVERY=4" "$settings" \
             false "direct reads return wrong bytes"
@@ -148,7 +166,7 @@ fatal() {
     local settings n
     make_model
     for settings in SLUICE_CACHE=off "$third" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" \
-        "SLUICE_CACHE=off SLUICE_IO_THREADS=1 SLUICE_KERNEL=reference"; do
+        "SLUICE_CACHE=off SLUICE_IO_THREADS=1 SLUICE_KERNEL=reference" "${uring[@]}" ${uring:+"$third SLUICE_IO=uring"}; do
         logits FAULTY_MODE=none "$settings" "$model"
         reads=$(logged reads)
         for n in 30 $((reads / 2)) $((reads - 3)); do
@@ -169,7 +187,7 @@ fatal() {
     run=(--prefill 24 --decode 12 --parallel 4 --threads 1)
     "$bin/sluice-logits" --out "$dir/want" "${run[@]}" "$model" >"$dir/log" 2>&1 || die "resident run: $(cat "$dir/log")"
     local count
-    for settings in SLUICE_CACHE=off "$third"; do
+    for settings in SLUICE_CACHE=off "$third" ${uring:+"$third SLUICE_IO=uring"}; do
         for count in 1 1000000; do
             rm -f "$dir"/got.*
             logits "FAULTY_MODE=eio FAULTY_AFTER=$((reads / 2)) FAULTY_COUNT=$count" "$settings" "$model"

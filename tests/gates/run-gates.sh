@@ -4,7 +4,7 @@
 #   archs        every MoE fixture that llama.cpp's own test-llama-archs writes (streaming-models.txt)
 #   types        every quantisation, from sluice-mkmoe
 #   layouts      slices that fill no pages, odd offsets, fused gate/up, shards
-#   shapes       top-k, batch widths, sequences, threads, lanes, buffered reads
+#   shapes       top-k, batch widths, sequences, threads, who reads and how many at once, buffered reads
 #   concurrency  several models and contexts in one process
 #   dense        dense weights in memory of the process and in the page cache, what is where in the end
 #   subset       a little of each, for builds with sanitizers
@@ -144,7 +144,7 @@ gate_layouts() {
 }
 
 gate_shapes() {
-    local n
+    local n io
     mkmoe one --top-k 1 || return 0
     three_caches "top-k 1" "" "$model"
     mkmoe all --experts 4 --top-k 4 || return 0
@@ -158,9 +158,13 @@ gate_shapes() {
     three_caches "prefill 300 by 64" "" --prefill 300 --ubatch 64 "$model"
     three_caches "two sequences" "" --seqs 2 "$model"
     three_caches "two sequences, prefill 300" "" --seqs 2 --prefill 300 --decode 2 "$model"
-    for n in 1 4 64; do
-        check "$n lanes" "SLUICE_CACHE=off SLUICE_IO_THREADS=$n" "streams cold" "$model"
-        check "$n lanes" "$(third_cache "$model") SLUICE_IO_THREADS=$n" "streams evicts hits" "$model"
+    for io in pread uring; do
+        for n in 1 4 64; do
+            check "$n in flight, $io" "SLUICE_CACHE=off SLUICE_IO=$io SLUICE_IO_THREADS=$n" "streams cold io=$io" "$model"
+            check "$n in flight, $io" "$(third_cache "$model") SLUICE_IO=$io SLUICE_IO_THREADS=$n" \
+                "streams evicts hits io=$io" "$model"
+        done
+        check "buffered, $io" "SLUICE_CACHE=off SLUICE_IO=$io SLUICE_DIRECT_IO=0" "streams cold buffered io=$io" "$model"
     done
     for n in 1 4; do
         three_caches "$n compute threads" "" --threads "$n" "$model"
@@ -178,7 +182,7 @@ gate_shapes() {
 }
 
 gate_concurrency() {
-    local a b
+    local a b io
     mkmoe a --ff 96 --type-down Q8_0 --misalign 32 && a=$model || return 0
     mkmoe b --arch hy_v3 --fused-gate-up --shards 2 --seed 2 && b=$model || return 0
     three_caches "two models in turn" tensors=15 "$a" "$b"
@@ -189,8 +193,11 @@ gate_concurrency() {
     three_caches "four contexts, two threads each, prefill 300" tensors=9 \
         --parallel 4 --threads 2 --prefill 300 --decode 4 "$a"
     three_caches "two models, two contexts each" tensors=15 --parallel 2 --threads 1 "$a" "$b"
-    check "four contexts, one lane" "$(third_cache "$a") SLUICE_IO_THREADS=1" "streams evicts" \
-        --parallel 4 --threads 1 "$a"
+    for io in pread uring; do
+        check "four contexts, $io" "$(third_cache "$a") SLUICE_IO=$io" "streams evicts io=$io" --parallel 4 --threads 1 "$a"
+        check "four contexts, one read at a time, $io" "$(third_cache "$a") SLUICE_IO=$io SLUICE_IO_THREADS=1" \
+            "streams evicts io=$io" --parallel 4 --threads 1 "$a"
+    done
 }
 
 # What sluice-residency says with the plug-in; $facts.
@@ -276,12 +283,15 @@ gate_dense() {
 }
 
 gate_subset() {
-    local few="--prefill 7 --decode 3" a
+    local few="--prefill 7 --decode 3" a io
     mkmoe odd --layers 2 --ff 96 --type-gate-up MXFP4 --type-down Q8_0 --misalign 32 && a=$model || return 0
     # shellcheck disable=SC2086
     three_caches "odd slices" tensors=6 $few "$model"
-    # shellcheck disable=SC2086
-    check "three contexts" "$(third_cache "$model")" "streams evicts" $few --parallel 3 --threads 1 "$model"
+    for io in pread uring; do
+        # shellcheck disable=SC2086
+        check "three contexts, $io" "$(third_cache "$model") SLUICE_IO=$io" "streams evicts io=$io" $few --parallel 3 \
+            --threads 1 "$model"
+    done
     # shellcheck disable=SC2086
     check "two sequences" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" "streams buffered" $few --seqs 2 "$model"
     check "dense mmap" "$(third_cache "$model") SLUICE_DENSE=mmap" "streams evicts mapped" $few "$model"

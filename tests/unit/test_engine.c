@@ -57,11 +57,15 @@ static uint64_t offset_of(int layer, int part, int expert) {
     return START + ((uint64_t)(layer * PARTS + part) * EXPERTS + (uint64_t)expert) * SLICE;
 }
 
+/* Who reads; the whole program runs once with each. */
+static enum sluice_io engine_io;
+
 static void begin(struct fixture *f, uint64_t budget) {
     memset(f, 0, sizeof *f);
     sluice_settings_default(&f->settings);
     f->settings.policy = SLUICE_POLICY_LRU; /* the counts are compared with a naive LRU */
     f->settings.io_threads = 3;
+    f->settings.io = engine_io;
     f->budget = budget;
     f->fd = unit_file(f->path, SIZE);
     f->e = engine_create(&f->settings, on_budget, f, &f->err);
@@ -219,6 +223,7 @@ static void test_counts(void **state) {
         assert_int_equal(s.tensors, LAYERS * PARTS);
         assert_int_equal(s.layers, LAYERS);
         assert_int_equal(s.lanes, 3);
+        assert_int_equal(s.io, engine_io);
         bytes = (uint64_t)LAYERS * PARTS * EXPERTS * SLICE;
         assert_int_equal(s.bank_bytes, bytes);
         assert_int_equal(s.token_bytes, LAYERS * TOP_K * PARTS * SLICE);
@@ -762,5 +767,11 @@ int main(void) {
         cmocka_unit_test(test_threads_and_loads),
         cmocka_unit_test(test_load_while_another_is_freed),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    engine_io = SLUICE_IO_PREAD;
+    int failed = cmocka_run_group_tests_name("pread", tests, NULL, NULL);
+    if (unit_uring_allowed()) {
+        engine_io = SLUICE_IO_URING;
+        failed += cmocka_run_group_tests_name("uring", tests, NULL, NULL);
+    }
+    return failed;
 }

@@ -1,11 +1,16 @@
-/* test_lanes.c - the reader threads: order, many requests, growth of the queue, failures, the end. */
+/*
+ * test_lanes.c - both kinds of lanes: order, many requests, growth of the queue, short reads, failures,
+ * the end. Faults of the ring itself are in test_uring.c.
+ */
 #include "unit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "stream/event.h"
@@ -14,6 +19,7 @@
 enum { SIZE = 1 << 20, MANY = 5000, BLOCK = 4096 };
 
 struct fixture {
+    enum sluice_io io; /* the kind under test */
     struct stream_file file;
     int fd;
     char path[64];
@@ -53,8 +59,10 @@ static void wait_for(struct fixture *f, uint32_t n) {
     }
 }
 
-static void begin(struct fixture *f) {
+/* state points to the kind. */
+static void begin(struct fixture *f, void **state) {
     memset(f, 0, sizeof *f);
+    f->io = *(const enum sluice_io *)*state;
     f->fd = unit_file(f->path, SIZE);
     assert_int_equal(stream_file_open(&f->file, f->path, true, &f->err), SLUICE_OK);
 }
@@ -63,6 +71,15 @@ static void end(struct fixture *f) {
     stream_file_close(&f->file);
     close(f->fd);
     unlink(f->path);
+}
+
+static struct lanes *create(struct fixture *f, uint32_t n) {
+    struct lanes *l = lanes_create(f->io, n, on_done, f, &f->err);
+    if (!l) {
+        fail_msg("%s", f->err.message);
+    }
+    assert_int_equal(lanes_kind(l), f->io);
+    return l;
 }
 
 static struct lane_request request(const struct fixture *f, void *dst, uint64_t offset, uint32_t tag) {
@@ -76,14 +93,12 @@ static char *blocks(size_t n) {
     return p;
 }
 
-/* With one lane requests end in the order in which they were queued, also across growths of the queue. */
+/* One at a time, requests end in the order in which they were queued, also across growths of the queue. */
 static void test_order(void **state) {
-    (void)state;
     struct fixture f;
-    begin(&f);
+    begin(&f, state);
     char *buf = blocks(1);
-    struct lanes *l = lanes_create(1, on_done, &f, &f.err);
-    assert_non_null(l);
+    struct lanes *l = create(&f, 1);
     atomic_store(&f.hold, 1);
     uint64_t seed = 1;
     uint32_t n = 0;
@@ -111,13 +126,11 @@ static void test_order(void **state) {
 }
 
 static void test_many_lanes(void **state) {
-    (void)state;
     for (uint32_t lanes = 2; lanes <= 64; lanes *= 4) {
         struct fixture f;
-        begin(&f);
+        begin(&f, state);
         char *buf = blocks(MANY);
-        struct lanes *l = lanes_create(lanes, on_done, &f, &f.err);
-        assert_non_null(l);
+        struct lanes *l = create(&f, lanes);
         struct lane_request *r = calloc(MANY, sizeof *r);
         assert_non_null(r);
         uint64_t seed = lanes;
@@ -143,12 +156,10 @@ static void test_many_lanes(void **state) {
 }
 
 static void test_failures(void **state) {
-    (void)state;
     struct fixture f;
-    begin(&f);
+    begin(&f, state);
     char *buf = blocks(2);
-    struct lanes *l = lanes_create(2, on_done, &f, &f.err);
-    assert_non_null(l);
+    struct lanes *l = create(&f, 2);
     struct lane_request r = request(&f, buf, SIZE, 0); /* behind the end */
     assert_int_equal(lanes_submit(l, &r, 1), SLUICE_OK);
     wait_for(&f, 1);
@@ -172,6 +183,118 @@ static void test_failures(void **state) {
     end(&f);
 }
 
+/* What a file's direct descriptor does not give comes from the other, wherever it stops. */
+static void test_short_reads(void **state) {
+    struct fixture f;
+    begin(&f, state);
+    enum { LEN = 16 * BLOCK };
+    char *buf = blocks(LEN / BLOCK);
+    struct lanes *l = create(&f, 3);
+    /* A file that ends early stands in for a direct descriptor: at a block's end, within a block, at its start. */
+    const uint64_t ends[] = {3 * BLOCK, 5 * BLOCK + 123, 0, LEN - 1};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        char path[64];
+        const int part = unit_file(path, ends[i]);
+        struct stream_file file = f.file;
+        file.fd_direct = part;
+        struct lane_request r = request(&f, buf, 0, 0);
+        r.file = &file;
+        r.len = r.need = LEN;
+        memset(buf, 0xee, LEN);
+        assert_int_equal(lanes_submit(l, &r, 1), SLUICE_OK);
+        wait_for(&f, (uint32_t)i + 1);
+        assert_int_equal(f.n_wrong, 0);
+        assert_int_equal(f.n_error, 0);
+        close(part);
+        unlink(path);
+    }
+    lanes_destroy(l);
+    free(buf);
+    end(&f);
+}
+
+/* The kernel refuses a direct read (an address that is not aligned): the bytes come all the same. */
+static void test_refused_direct(void **state) {
+    struct fixture f;
+    begin(&f, state);
+    char *buf = blocks(2);
+    struct lanes *l = create(&f, 2);
+    struct lane_request r = request(&f, buf + 1, BLOCK, 0);
+    assert_int_equal(lanes_submit(l, &r, 1), SLUICE_OK);
+    wait_for(&f, 1);
+    assert_int_equal(f.n_wrong, 0);
+    assert_int_equal(f.n_error, 0);
+    lanes_destroy(l);
+    free(buf);
+    end(&f);
+}
+
+/* Through the page cache, with the end of the file inside the last window. */
+static void test_buffered(void **state) {
+    struct fixture f;
+    begin(&f, state);
+    enum { ODD = SIZE - 1000, WINDOWS = SIZE / BLOCK };
+    assert_int_equal(ftruncate(f.fd, ODD), 0);
+    for (int direct = 0; direct < 2; direct++) {
+        struct stream_file file;
+        assert_int_equal(stream_file_open(&file, f.path, direct, &f.err), SLUICE_OK);
+        char *buf = blocks(WINDOWS);
+        struct lanes *l = create(&f, 4);
+        struct lane_request r[WINDOWS];
+        for (uint32_t i = 0; i < WINDOWS; i++) {
+            r[i] = request(&f, buf + (size_t)i * BLOCK, (uint64_t)i * BLOCK, i);
+            r[i].file = &file;
+        }
+        r[WINDOWS - 1].need = BLOCK - 1000;
+        assert_int_equal(lanes_submit(l, r, WINDOWS), SLUICE_OK);
+        wait_for(&f, WINDOWS * ((uint32_t)direct + 1));
+        assert_int_equal(f.n_wrong, 0);
+        assert_int_equal(f.n_error, 0);
+        r[WINDOWS - 1].need++; /* one byte more than there is */
+        assert_int_equal(lanes_submit(l, &r[WINDOWS - 1], 1), SLUICE_OK);
+        while (event_wait(&f.done, event_read(&f.done)), f.n_error == 0) {
+        }
+        assert_int_equal(f.error, ENODATA);
+        lanes_destroy(l);
+        free(buf);
+        stream_file_close(&file);
+        atomic_store(&f.n_done, WINDOWS);
+        atomic_store(&f.n_taken, WINDOWS);
+        atomic_store(&f.n_error, 0);
+    }
+    end(&f);
+}
+
+/* Errors keep their number: memory that is not there, a descriptor that is no file. */
+static void test_error_numbers(void **state) {
+    struct fixture f;
+    begin(&f, state);
+    struct lanes *l = create(&f, 2);
+    void *nothing = mmap(NULL, BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(nothing != MAP_FAILED);
+    struct lane_request r = request(&f, nothing, 0, 0);
+    assert_int_equal(lanes_submit(l, &r, 1), SLUICE_OK);
+    wait_for(&f, 1);
+    assert_int_equal(f.n_error, 1);
+    assert_int_equal(f.error, EFAULT);
+    struct stream_file file = f.file;
+    file.fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(file.fd >= 0);
+    file.fd_direct = -1;
+    char *buf = blocks(1);
+    r = request(&f, buf, 0, 1);
+    r.file = &file;
+    assert_int_equal(lanes_submit(l, &r, 1), SLUICE_OK);
+    wait_for(&f, 2);
+    assert_int_equal(f.n_error, 2);
+    assert_int_equal(f.error, EISDIR);
+    close(file.fd);
+    lanes_destroy(l);
+    munmap(nothing, BLOCK);
+    free(buf);
+    end(&f);
+}
+
 static pthread_t signal_thread; /* which thread ran the handler */
 static volatile sig_atomic_t signals;
 
@@ -183,13 +306,12 @@ static void on_signal(int sig) {
 
 /* A signal to the process must never run its handler on a lane. */
 static void test_signals_pass_by(void **state) {
-    (void)state;
     struct fixture f;
-    begin(&f);
+    begin(&f, state);
+    signals = 0;
     struct sigaction act = {.sa_handler = on_signal}, before;
     assert_int_equal(sigaction(SIGUSR1, &act, &before), 0);
-    struct lanes *l = lanes_create(8, on_done, &f, &f.err);
-    assert_non_null(l);
+    struct lanes *l = create(&f, 8);
     sigset_t mask;
     assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &mask), 0);
     assert_false(sigismember(&mask, SIGUSR1)); /* the caller's mask is as it was */
@@ -204,12 +326,10 @@ static void test_signals_pass_by(void **state) {
 }
 
 static void test_destroy(void **state) {
-    (void)state;
     struct fixture f;
-    begin(&f);
+    begin(&f, state);
     for (uint32_t i = 0; i < 50; i++) {
-        struct lanes *l = lanes_create(1 + i % 8, on_done, &f, &f.err);
-        assert_non_null(l);
+        struct lanes *l = create(&f, 1 + i % 8);
         lanes_destroy(l); /* threads that never got a request, some not even started */
     }
     lanes_destroy(NULL);
@@ -239,11 +359,9 @@ static void *submitter_main(void *arg) {
 }
 
 static void test_submit_from_threads(void **state) {
-    (void)state;
     struct fixture f;
-    begin(&f);
-    struct lanes *l = lanes_create(3, on_done, &f, &f.err);
-    assert_non_null(l);
+    begin(&f, state);
+    struct lanes *l = create(&f, 3);
     struct submitter s[SUBMITTERS];
     pthread_t t[SUBMITTERS];
     for (uint32_t i = 0; i < SUBMITTERS; i++) {
@@ -265,14 +383,40 @@ static void test_submit_from_threads(void **state) {
     end(&f);
 }
 
+static void test_choose(void **state) {
+    const enum sluice_io io = *(const enum sluice_io *)*state;
+    enum sluice_io got = SLUICE_IO_AUTO;
+    struct sluice_error err;
+    assert_int_equal(lanes_choose(io, &got, &err), SLUICE_OK);
+    assert_int_equal(got, io);
+    /* Auto is the ring wherever that is to be had. */
+    assert_int_equal(lanes_choose(SLUICE_IO_AUTO, &got, &err), SLUICE_OK);
+    assert_int_equal(got, unit_uring_allowed() ? SLUICE_IO_URING : SLUICE_IO_PREAD);
+    struct fixture f;
+    begin(&f, state);
+    struct lanes *l = lanes_create(SLUICE_IO_AUTO, 1, on_done, &f, &f.err);
+    assert_non_null(l);
+    assert_int_equal(lanes_kind(l), got);
+    lanes_destroy(l);
+    end(&f);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_many_lanes),
-        cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_signals_pass_by),
-        cmocka_unit_test(test_submit_from_threads),
-        cmocka_unit_test(test_destroy),
+    static enum sluice_io pread_kind = SLUICE_IO_PREAD, uring_kind = SLUICE_IO_URING;
+#define BOTH(test)                                                                                                     \
+    {#test " pread", test, NULL, NULL, &pread_kind}, {                                                                 \
+#test " uring", test, NULL, NULL, &uring_kind                                                                  \
+    }
+    struct CMUnitTest tests[] = {
+        BOTH(test_order),         BOTH(test_many_lanes),      BOTH(test_failures),
+        BOTH(test_short_reads),   BOTH(test_refused_direct),  BOTH(test_buffered),
+        BOTH(test_error_numbers), BOTH(test_signals_pass_by), BOTH(test_submit_from_threads),
+        BOTH(test_destroy),       BOTH(test_choose),
     };
+    if (!unit_uring_allowed()) {
+        for (size_t i = 1; i < sizeof tests / sizeof *tests; i += 2) {
+            tests[i].test_func = unit_skipped;
+        }
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,6 +166,7 @@ static void test_default(void **state) {
     sluice_settings_default(&s);
     assert_int_equal(s.cache, SLUICE_CACHE_AUTO);
     assert_int_equal(s.policy, SLUICE_POLICY_CYCLE);
+    assert_int_equal(s.io, SLUICE_IO_AUTO);
     assert_int_equal(s.io_threads, 4);
     assert_int_equal(s.floor_bytes, 0);
     assert_int_equal(s.memory_bytes, 0);
@@ -216,6 +217,12 @@ static void test_set(void **state) {
     assert_true(s.force_cache);
     set(&s, "force_cache", "0");
     assert_false(s.force_cache);
+    set(&s, "io", "uring");
+    assert_int_equal(s.io, SLUICE_IO_URING);
+    set(&s, "io", "pread");
+    assert_int_equal(s.io, SLUICE_IO_PREAD);
+    set(&s, "io", "auto");
+    assert_int_equal(s.io, SLUICE_IO_AUTO);
     set(&s, "io_threads", "1");
     assert_int_equal(s.io_threads, 1);
     set(&s, "io_threads", "64");
@@ -258,6 +265,11 @@ static const char *const bad[][2] = {
     {"force_cache", "2"},
     {"force_cache", "yes"},
     {"force_cache", "01"},
+    {"io", ""},
+    {"io", "Uring"},
+    {"io", "io_uring"},
+    {"io", "pread "},
+    {"io", "1"},
     {"io_threads", ""},
     {"io_threads", "0"},
     {"io_threads", "65"},
@@ -287,6 +299,7 @@ static struct sluice_settings filled(void) {
     s.memory_bytes = 789;
     s.dense = SLUICE_DENSE_LOCK;
     s.force_cache = true;
+    s.io = SLUICE_IO_URING;
     s.io_threads = 7;
     s.quiet = true;
     return s;
@@ -318,7 +331,8 @@ static void test_bad_values(void **state) {
 
 static const char *const variables[] = {
     "SLUICE_CACHE",     "SLUICE_CACHE_FLOOR", "SLUICE_CACHE_POLICY", "SLUICE_FORCE_CACHE", "SLUICE_IO_THREADS",
-    "SLUICE_DIRECT_IO", "SLUICE_QUIET",       "SLUICE_KERNEL",       "SLUICE_MEMORY",      "SLUICE_DENSE"};
+    "SLUICE_DIRECT_IO", "SLUICE_QUIET",       "SLUICE_KERNEL",       "SLUICE_MEMORY",      "SLUICE_DENSE",
+    "SLUICE_IO",        "SLUICE_LOOKAHEAD"};
 
 static int clear_environment(void **state) {
     (void)state;
@@ -341,6 +355,7 @@ static void test_environment(void **state) {
     setenv("SLUICE_DENSE", "mmap", 1);
     setenv("SLUICE_CACHE_POLICY", "lru", 1);
     setenv("SLUICE_FORCE_CACHE", "0", 1);
+    setenv("SLUICE_IO", "pread", 1);
     setenv("SLUICE_IO_THREADS", "9", 1);
     setenv("SLUICE_DIRECT_IO", "1", 1);
     setenv("SLUICE_QUIET", "0", 1);
@@ -350,6 +365,7 @@ static void test_environment(void **state) {
     assert_int_equal(s.floor_bytes, 300 * M);
     assert_int_equal(s.memory_bytes, 6 * G);
     assert_int_equal(s.dense, SLUICE_DENSE_MMAP);
+    assert_int_equal(s.io, SLUICE_IO_PREAD);
     assert_int_equal(s.io_threads, 9);
     assert_false(s.force_cache);
     assert_true(s.direct_io);

@@ -6,8 +6,11 @@
  */
 #include "unit.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static uint64_t unit_mix(uint64_t x) {
@@ -52,4 +55,24 @@ bool unit_same(const void *p, uint64_t offset, uint64_t n) {
 
 uint32_t unit_random(uint64_t *seed) {
     return (uint32_t)(unit_mix((*seed)++) >> 32);
+}
+
+/* Asked from the kernel and not from lanes_choose, which is under test: only what the kernel forbids is skipped. */
+bool unit_uring_allowed(void) {
+    /* With wrong arguments it says EFAULT; where it is forbidden or not built in, EPERM, EACCES or ENOSYS. */
+    const long rc = syscall(SYS_io_uring_setup, 1, NULL);
+    if (rc < 0 && (errno == EPERM || errno == EACCES || errno == ENOSYS)) {
+        static bool said;
+        if (!said) {
+            printf("note: the kernel forbids io_uring here; its tests are skipped\n");
+            said = true;
+        }
+        return false;
+    }
+    return true;
+}
+
+void unit_skipped(void **state) {
+    (void)state;
+    skip();
 }

@@ -25,4 +25,10 @@ bool unit_same(const void *p, uint64_t offset, uint64_t n);
 /* The next number of a sequence; the same on every machine. *seed may start at anything. */
 uint32_t unit_random(uint64_t *seed);
 
+/* Does the kernel let this process have an io_uring? When not, says so, once. */
+bool unit_uring_allowed(void);
+
+/* A test that says it is skipped. */
+void unit_skipped(void **state);
+
 #endif
