@@ -2,6 +2,7 @@
 #ifndef SLUICE_STREAM_LANES_H
 #define SLUICE_STREAM_LANES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,7 @@ struct lane_request {
     uint64_t offset;                /* file offset, bytes */
     uint32_t len;                   /* bytes to ask for */
     uint32_t need;                  /* bytes that must arrive; the rest may lie past the end of the file */
+    bool fresh;                     /* dst was never written to: its pages must be made first, which takes time */
     void *owner;                    /* the caller's, e.g. its slot */
     uint32_t part;                  /* the caller's */
     uint32_t tag;                   /* the caller's, e.g. which phase to account to */
