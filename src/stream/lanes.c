@@ -56,60 +56,116 @@ void lanes_destroy(struct lanes *l) {
 }
 
 int lanes_submit(struct lanes *l, const struct lane_request *r, size_t n) {
-    return l->ops->submit(l, r, n);
+    return l->ops->submit(l, r, n, false);
+}
+
+int lanes_submit_idle(struct lanes *l, const struct lane_request *r, size_t n) {
+    return l->ops->submit(l, r, n, true);
+}
+
+void lanes_recall(struct lanes *l, void (*recalled)(void *ud, const struct lane_request *r), void *ud) {
+    l->ops->recall(l, recalled, ud);
 }
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
-bool lane_queue_init(struct lane_queue *q) {
-    *q = (struct lane_queue){.ring = calloc(LANES_QUEUE_START, sizeof *q->ring), .capacity = LANES_QUEUE_START};
-    return q->ring != NULL;
+static bool lane_ring_empty(const struct lane_ring *r) {
+    return r->head == r->tail;
 }
 
-void lane_queue_free(struct lane_queue *q) {
-    free(q->ring);
+static struct lane_request lane_ring_take(struct lane_ring *r) {
+    return r->entry[r->head++ & (r->capacity - 1)];
 }
 
-/* Double the ring until n more fit. */
-static bool lane_queue_reserve(struct lane_queue *q, size_t n) {
-    size_t capacity = q->capacity;
-    while (capacity - (q->tail - q->head) < n) {
-        if (capacity > SIZE_MAX / 2 / sizeof *q->ring) {
+/* Double it until n more fit. */
+static bool lane_ring_reserve(struct lane_ring *r, size_t n) {
+    size_t capacity = r->capacity;
+    while (capacity - (r->tail - r->head) < n) {
+        if (capacity > SIZE_MAX / 2 / sizeof *r->entry) {
             return false;
         }
         capacity *= 2;
     }
-    if (capacity != q->capacity) {
-        struct lane_request *ring = calloc(capacity, sizeof *ring);
-        if (!ring) {
+    if (capacity != r->capacity) {
+        struct lane_request *entry = calloc(capacity, sizeof *entry);
+        if (!entry) {
             return false;
         }
-        for (size_t i = q->head; i != q->tail; i++) {
-            ring[i & (capacity - 1)] = q->ring[i & (q->capacity - 1)];
+        for (size_t i = r->head; i != r->tail; i++) {
+            entry[i & (capacity - 1)] = r->entry[i & (r->capacity - 1)];
         }
-        free(q->ring);
-        q->ring = ring;
-        q->capacity = capacity;
+        free(r->entry);
+        r->entry = entry;
+        r->capacity = capacity;
     }
     return true;
 }
 
-bool lane_queue_push(struct lane_queue *q, const struct lane_request *r, size_t n) {
-    if (!lane_queue_reserve(q, n)) {
+static bool lane_ring_push(struct lane_ring *r, const struct lane_request *from, size_t n) {
+    if (!lane_ring_reserve(r, n)) {
         return false;
     }
     for (size_t i = 0; i < n; i++) {
-        q->ring[q->tail++ & (q->capacity - 1)] = r[i];
+        r->entry[r->tail++ & (r->capacity - 1)] = from[i];
     }
     return true;
 }
 
-bool lane_queue_pop(struct lane_queue *q, struct lane_request *r) {
-    if (q->head == q->tail) {
+bool lane_queue_init(struct lane_queue *q, uint32_t n) {
+    *q = (struct lane_queue){
+        .demand = {.entry = calloc(LANES_QUEUE_START, sizeof *q->demand.entry), .capacity = LANES_QUEUE_START},
+        .idle = {.entry = calloc(LANES_QUEUE_START, sizeof *q->idle.entry), .capacity = LANES_QUEUE_START},
+        .idle_limit = n / 2 ? n / 2 : 1, /* at least one, else they would never be read */
+    };
+    if (!q->demand.entry || !q->idle.entry) {
+        lane_queue_free(q);
         return false;
     }
-    *r = q->ring[q->head++ & (q->capacity - 1)];
     return true;
+}
+
+void lane_queue_free(struct lane_queue *q) {
+    free(q->demand.entry);
+    free(q->idle.entry);
+}
+
+bool lane_queue_push(struct lane_queue *q, const struct lane_request *r, size_t n, bool idle) {
+    return lane_ring_push(idle ? &q->idle : &q->demand, r, n);
+}
+
+bool lane_queue_pop(struct lane_queue *q, struct lane_request *r, bool *idle) {
+    *idle = lane_ring_empty(&q->demand);
+    if (*idle && (lane_ring_empty(&q->idle) || q->n_idle == q->idle_limit)) {
+        return false;
+    }
+    *r = lane_ring_take(*idle ? &q->idle : &q->demand);
+    q->n_idle += *idle;
+    return true;
+}
+
+void lane_queue_ended(struct lane_queue *q) {
+    q->n_idle--;
+}
+
+bool lane_queue_empty(const struct lane_queue *q) {
+    return lane_ring_empty(&q->demand) && lane_ring_empty(&q->idle);
+}
+
+bool lane_queue_recall(struct lane_queue *q, void (*recalled)(void *ud, const struct lane_request *r), void *ud) {
+    bool begun = true, joined = false; /* what was taken so far continues something that is begun */
+    while (!lane_ring_empty(&q->idle)) {
+        const struct lane_request r = lane_ring_take(&q->idle);
+        begun = begun && r.follows;
+        if (!begun) {
+            recalled(ud, &r);
+        } else if (lane_ring_push(&q->demand, &r, 1)) {
+            joined = true;
+        } else {
+            q->idle.head--; /* no memory: it stays, and what is behind it */
+            break;
+        }
+    }
+    return joined;
 }
 
 int lane_thread_start(pthread_t *t, void *(*main)(void *), void *arg) {

@@ -2,6 +2,7 @@
 #ifndef SLUICE_STREAM_LANES_H
 #define SLUICE_STREAM_LANES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,8 @@ struct lane_request {
     uint64_t offset;                /* file offset, bytes */
     uint32_t len;                   /* bytes to ask for */
     uint32_t need;                  /* bytes that must arrive; the rest may lie past the end of the file */
+    bool fresh;                     /* dst was never written to: its pages must be made first, which takes time */
+    bool follows;                   /* a later piece of what the request before it reads */
     void *owner;                    /* the caller's, e.g. its slot */
     uint32_t part;                  /* the caller's */
     uint32_t tag;                   /* the caller's, e.g. which phase to account to */
@@ -46,5 +49,18 @@ void lanes_destroy(struct lanes *l);
 
 /* Queue n requests, first in first out. SLUICE_ERR_MEMORY: none was queued. Any thread. */
 int lanes_submit(struct lanes *l, const struct lane_request *r, size_t n);
+
+/*
+ * The same for reads that may turn out useless: they are begun only while nothing of lanes_submit
+ * waits, and at most half of those in flight at a time, so that there is room when demand arrives.
+ */
+int lanes_submit_idle(struct lanes *l, const struct lane_request *r, size_t n);
+
+/*
+ * Take back what lanes_submit_idle queued and nobody has begun: `recalled` is called for each such
+ * request, with the queue locked. Later pieces of something begun are not taken back; they join the
+ * demand, since it can only be used when they are there.
+ */
+void lanes_recall(struct lanes *l, void (*recalled)(void *ud, const struct lane_request *r), void *ud);
 
 #endif

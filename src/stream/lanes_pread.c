@@ -25,11 +25,15 @@ struct lanes_pread {
 
 static void *pread_main(void *arg) {
     struct lanes_pread *l = arg;
+    bool idle = false; /* the last one was an idle one */
     for (;;) {
         struct lane_request r;
         pthread_mutex_lock(&l->lock);
+        if (idle) {
+            lane_queue_ended(&l->queue);
+        }
         bool took;
-        while (!(took = lane_queue_pop(&l->queue, &r)) && !l->stop) {
+        while (!(took = lane_queue_pop(&l->queue, &r, &idle)) && !l->stop) {
             pthread_cond_wait(&l->work, &l->lock);
         }
         pthread_mutex_unlock(&l->lock);
@@ -51,17 +55,17 @@ static void pread_destroy(struct lanes *base) {
     for (uint32_t i = 0; i < l->n; i++) {
         pthread_join(l->thread[i], NULL);
     }
-    assert(l->queue.head == l->queue.tail);
+    assert(lane_queue_empty(&l->queue));
     pthread_cond_destroy(&l->work);
     pthread_mutex_destroy(&l->lock);
     lane_queue_free(&l->queue);
     free(l);
 }
 
-static int pread_submit(struct lanes *base, const struct lane_request *r, size_t n) {
+static int pread_submit(struct lanes *base, const struct lane_request *r, size_t n, bool idle) {
     struct lanes_pread *l = (struct lanes_pread *)base;
     pthread_mutex_lock(&l->lock);
-    const bool ok = lane_queue_push(&l->queue, r, n);
+    const bool ok = lane_queue_push(&l->queue, r, n, idle);
     if (ok && n == 1) {
         pthread_cond_signal(&l->work);
     } else if (ok) {
@@ -71,11 +75,21 @@ static int pread_submit(struct lanes *base, const struct lane_request *r, size_t
     return ok ? SLUICE_OK : SLUICE_ERR_MEMORY;
 }
 
-static const struct lanes_ops pread_ops = {.kind = SLUICE_IO_PREAD, .destroy = pread_destroy, .submit = pread_submit};
+static void pread_recall(struct lanes *base, void (*recalled)(void *ud, const struct lane_request *r), void *ud) {
+    struct lanes_pread *l = (struct lanes_pread *)base;
+    pthread_mutex_lock(&l->lock);
+    if (lane_queue_recall(&l->queue, recalled, ud)) {
+        pthread_cond_signal(&l->work);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+static const struct lanes_ops pread_ops = {
+    .kind = SLUICE_IO_PREAD, .destroy = pread_destroy, .submit = pread_submit, .recall = pread_recall};
 
 struct lanes *lanes_pread_create(uint32_t n, lane_done_fn done, void *ud, struct sluice_error *err) {
     struct lanes_pread *l = calloc(1, sizeof *l + n * sizeof l->thread[0]);
-    if (!l || !lane_queue_init(&l->queue)) {
+    if (!l || !lane_queue_init(&l->queue, n)) {
         free(l);
         sluice_fail(err, SLUICE_ERR_MEMORY, "read lanes: out of memory");
         return NULL;

@@ -38,7 +38,8 @@ struct fixture {
     struct sluice_error err;
 };
 
-static int on_budget(void *ud, const struct bank *b, uint64_t *budget, struct sluice_error *err) {
+static int on_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budget, struct sluice_error *err) {
+    (void)held;
     struct fixture *f = ud;
     assert_true(b->live_tensors > 0);
     atomic_fetch_add(&f->n_budget, 1);

@@ -84,7 +84,7 @@ static struct lanes *create(struct fixture *f, uint32_t n) {
 
 static struct lane_request request(const struct fixture *f, void *dst, uint64_t offset, uint32_t tag) {
     return (struct lane_request){
-        .file = &f->file, .dst = dst, .offset = offset, .len = BLOCK, .need = BLOCK, .tag = tag};
+        .file = &f->file, .dst = dst, .offset = offset, .len = BLOCK, .need = BLOCK, .fresh = tag % 3 == 1, .tag = tag};
 }
 
 static char *blocks(size_t n) {
