@@ -33,6 +33,7 @@ struct cli_config {
     int64_t n_predict;                             /* tokens to generate; -1: no limit; or CLI_NOT_GIVEN */
     int64_t n_ctx;                                 /* context, tokens; 0: as the model was trained */
     int64_t n_threads;                             /* compute threads; 0: one per processor */
+    int64_t n_prompt;                              /* use so many tokens of the prompt; 0: all */
     int64_t n_ubatch;                              /* prompt tokens per batch */
     int64_t n_expert_used;                         /* experts per token; 0: as the model says */
     double temp;                                   /* see sluice_sampling */
@@ -40,6 +41,7 @@ struct cli_config {
     double min_p;                                  /* see sluice_sampling */
     int64_t top_k;                                 /* see sluice_sampling */
     int64_t seed;                                  /* -1: a random one */
+    bool ignore_eos;                               /* --ignore-eos */
     bool resident;                                 /* --resident */
     bool compare;                                  /* --compare-resident */
     bool json;                                     /* --json */

@@ -37,6 +37,21 @@ static const struct cli_option input_options[] = {
      .expect = "a file name",
      .offset = offsetof(struct cli_config, prompt_file),
      .help = "read the prompt from a file"},
+    {.name = "--prompt-tokens",
+     .metavar = "N",
+     .set = cli_set_integer,
+     .min = 1,
+     .max = 16777216,
+     .offset = offsetof(struct cli_config, n_prompt),
+     .help = "use the first N tokens of the prompt (all). For measurements"},
+    {0},
+};
+
+static const struct cli_option end_options[] = {
+    {.name = "--ignore-eos",
+     .set = cli_set_true,
+     .offset = offsetof(struct cli_config, ignore_eos),
+     .help = "never choose a token that ends the text, so that exactly -n tokens are\ngenerated. For measurements"},
     {0},
 };
 
@@ -64,11 +79,12 @@ static const struct cli_group groups[] = {
     {"Model", cli_model_options},
     {"Expert cache", cli_cache_options},
     {"Generation", cli_sampling_options},
+    {"End of text", end_options},
     {"Output", output_options},
     {NULL, NULL},
 };
 
-static const struct cli_command command = {
+const struct cli_command cli_run_command = {
     .name = "sluice run",
     .usage = "sluice run -m MODEL (-p TEXT | -f FILE | -) [options]",
     .about = "Generates text from a prompt given with -p, in a file, or on standard input (-).\n"
@@ -142,6 +158,9 @@ static int tokenize(struct run *run, const struct cli_text *prompt, int32_t **to
     }
     if (*n == 0) {
         return cli_fail(CLI_EXIT_USAGE, s->config->command, "the prompt has no tokens");
+    }
+    if (s->config->n_prompt && *n > (size_t)s->config->n_prompt) {
+        *n = (size_t)s->config->n_prompt;
     }
     if (*n > sluice_runner_n_ctx(s->runner)) {
         return cli_fail(CLI_EXIT_USAGE, s->config->command,
@@ -259,9 +278,9 @@ int cli_run(int argc, char **argv) {
     struct cli_config config;
     struct run run = {.config = &config};
     struct cli_text prompt = {0};
-    int rc = cli_parse(&command, argc, argv, &config);
+    int rc = cli_parse(&cli_run_command, argc, argv, &config);
     if (rc || config.help) {
-        return rc ? rc : cli_help(&command);
+        return rc ? rc : cli_help(&cli_run_command);
     }
     if (config.compare && config.resident) {
         return cli_fail(CLI_EXIT_USAGE, config.command, "--resident and --compare-resident contradict each other");

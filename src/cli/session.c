@@ -76,6 +76,7 @@ static void session_params(struct cli_session *s) {
                      .top_p = (float)c->top_p,
                      .min_p = (float)c->min_p,
                      .top_k = (int32_t)c->top_k,
+                     .no_end = c->ignore_eos,
                      .seed = c->seed >= 0 ? (uint32_t)c->seed : random_seed()},
         .hooks = {.interrupted = hook_interrupted, .loading = hook_loading, .prompt = hook_prompt, .user = s},
         .n_ctx = (uint32_t)c->n_ctx,

@@ -25,6 +25,7 @@ struct sluice_sampling {
     float top_p;   /* keep the likeliest tokens up to this probability mass; 1: all */
     float min_p;   /* drop tokens less likely than this times the likeliest; 0: none */
     int32_t top_k; /* keep this many of the likeliest tokens; 0: all */
+    bool no_end;   /* never choose a token that ends the text, as llama.cpp's --ignore-eos */
     uint32_t seed; /* of the random choice; never UINT32_MAX, which llama.cpp replaces by a random one */
 };
 
