@@ -40,6 +40,7 @@ struct cli_config {
     double min_p;                                  /* see sluice_sampling */
     int64_t top_k;                                 /* see sluice_sampling */
     int64_t seed;                                  /* -1: a random one */
+    const char *csv;                               /* --csv; NULL: not given */
     bool resident;                                 /* --resident */
     bool compare;                                  /* --compare-resident */
     bool json;                                     /* --json */

@@ -64,6 +64,7 @@ static const struct cli_group groups[] = {
     {"Model", cli_model_options},
     {"Expert cache", cli_cache_options},
     {"Generation", cli_sampling_options},
+    {"Measuring", cli_measure_options},
     {"Output", output_options},
     {NULL, NULL},
 };
@@ -130,7 +131,7 @@ static bool on_text(void *user, const char *text, size_t n) {
         run->write_failed = !cli_write(run->config->command, text, n);
         run->last = text[n - 1];
     }
-    return !run->write_failed;
+    return !run->write_failed && !run->session.csv_failed;
 }
 
 /* Tokens of the prompt, checked against the context. */
@@ -178,13 +179,16 @@ static int generate(struct run *run, const int32_t *tokens, size_t n) {
         r->first_token_s = r->made.first_at > 0 ? r->made.first_at - start : 0;
     }
     cli_phase_set(&r->generation, &after_prompt, &r->total, r->made.steps, r->made.steps_s);
+    r->prompt.times = s->times[SLUICE_PHASE_PROMPT];
+    r->generation.times = s->times[SLUICE_PHASE_GENERATION];
     cli_session_mode(s, r->mode, sizeof r->mode);
     r->peak_bytes = cli_memory_peak(); /* before a comparison loads the model resident */
     r->cgroup_peak_bytes = cli_memory_cgroup_peak();
     if (run->last && run->last != '\n' && isatty(STDOUT_FILENO)) {
         cli_write(s->config->command, "\n", 1);
     }
-    return run->write_failed ? CLI_EXIT_FAILED : CLI_EXIT_OK;
+    const int rc = cli_session_end_csv(s);
+    return run->write_failed ? CLI_EXIT_FAILED : rc;
 }
 
 /* --compare-resident: the streaming runner is freed first, both do not fit in memory. */
