@@ -139,7 +139,7 @@ struct sluice_phase_stats {
     uint64_t read_bytes; /* bytes read from the files, direct-I/O rounding included */
     uint64_t reads;      /* read requests completed */
     double stall_s;      /* seconds in which a block waited for a read with nothing to compute */
-    double compute_s;    /* seconds in expert matmuls and the cheap operations between them */
+    double compute_s;    /* seconds in expert matmuls and the cheap operations between them, stall_s not included */
 };
 
 struct sluice_stats {
@@ -152,6 +152,8 @@ struct sluice_stats {
     uint64_t resident;                    /* bundles in memory now */
     uint64_t slots;                       /* bundles that fit */
     uint64_t evictions;                   /* bundles evicted so far */
+    uint64_t submits;                     /* times that reads were queued, several at once as a rule */
+    uint64_t queue_sum;                   /* read requests outstanding after each of those, added up */
     uint32_t tensors;                     /* expert tensors that stream */
     uint32_t layers;                      /* groups of expert tensors that share a router */
     uint32_t lanes;                       /* read lanes */
@@ -160,6 +162,54 @@ struct sluice_stats {
 
 /* Copy the counters since registration. All zero before the first model. */
 SLUICE_API void sluice_get_stats(struct sluice_stats *out);
+
+/* What a step is part of. */
+enum sluice_phase {
+    SLUICE_PHASE_PROMPT,     /* reading a prompt */
+    SLUICE_PHASE_GENERATION, /* generating a token */
+};
+
+/*
+ * One step: one llama_decode, measured. wall_s is the sum of the next four, each of which is measured
+ * by itself. The counts are of the whole process: when two threads compute at once, a step's counts
+ * are what happened since the last step that ended.
+ */
+struct sluice_step {
+    enum sluice_phase phase; /* as sluice_step_end was told */
+    uint32_t tokens;         /* the same */
+    double wall_s;           /* seconds from begin to end */
+    double stall_s;          /* waiting for reads while no compute thread had anything to compute */
+    double expert_s;         /* computing experts */
+    double other_s;          /* outside of sluice's backend: attention, routers, output head */
+    double bookkeeping_s;    /* in sluice's backend: routing, locks, making graphs, gathering rows */
+    uint64_t read_bytes;     /* bytes read from disk, alignment included */
+    uint64_t reads;          /* read requests completed */
+    uint64_t routed;         /* distinct experts asked for, summed over blocks */
+    uint64_t hits;           /* as in sluice_phase_stats, and the next three */
+    uint64_t misses;
+    uint64_t hit_bytes;
+    uint64_t miss_bytes;
+    uint64_t evictions;    /* bundles evicted */
+    uint64_t submits;      /* times that reads were queued */
+    double queue_mean;     /* read requests outstanding after reads were queued, mean over those times; 0: none were */
+    uint32_t queue_max;    /* the same, maximum */
+    uint64_t minor_faults; /* of the process, without disk reads */
+    uint64_t major_faults; /* of the process, with disk reads */
+    double cpu_s;          /* processor seconds of the process, user and system */
+};
+
+/*
+ * Around a llama_decode, on the thread that calls it: measure it as one step. Works without a
+ * registered device too: all but the times, faults and cpu_s is 0 then. Threads may each have a step of
+ * their own. A step that failed ends like any other (tokens 0: it is not shown as a step in
+ * `sluice top`). *out may be NULL. Without a begin before it, sluice_step_end gives zeros.
+ *
+ * Programs that do not call these are measured by what the backend sees: a step begins when the
+ * blocks of a context begin anew with an early layer. It lacks what is before the first and after the
+ * last MoE block.
+ */
+SLUICE_API void sluice_step_begin(void);
+SLUICE_API void sluice_step_end(enum sluice_phase phase, uint32_t tokens, struct sluice_step *out);
 
 /*
  * The last failure while streaming (a read that failed, a budget that cannot work), for the caller

@@ -31,6 +31,8 @@
 
 #include "backend/backend.h"
 #include "backend/collect.h"
+#include "backend/step.h"
+#include "stream/clock.h"
 #include "stream/error.h"
 
 enum { BLOCK_WINDOW = 64 }; /* experts held at once in rolling mode, at most */
@@ -38,6 +40,9 @@ enum { BLOCK_WINDOW = 64 }; /* experts held at once in rolling mode, at most */
 struct block_exec {
     struct engine *engine;  /* holds the experts */
     struct collect collect; /* nodes to run */
+    struct step step;       /* what this context computes, where nobody says where steps begin */
+    struct ledger ledger;   /* where the time of the current split goes */
+    double slept_s;         /* seconds of it that were slept in engine_acquire */
 
     /* The routing of the current block. */
     const struct ggml_tensor *ids; /* whose routing; NULL: none */
@@ -69,6 +74,7 @@ struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
         return NULL;
     }
     x->engine = engine;
+    x->collect.ledger = &x->ledger;
     return x;
 }
 
@@ -77,6 +83,7 @@ void block_destroy(struct block_exec *x) {
         return;
     }
     assert(!x->held);
+    step_close(&x->step);
     collect_free(&x->collect);
     route_free(&x->route);
     free(x->slot);
@@ -88,16 +95,6 @@ void block_destroy(struct block_exec *x) {
 
 void block_set_threads(struct block_exec *x, int n) {
     collect_set_threads(&x->collect, n);
-}
-
-/* Run what was collected and account its time. */
-static enum ggml_status block_flush(struct block_exec *x) {
-    const enum ggml_status status = collect_flush(&x->collect);
-    if (x->collect.compute_s != 0) { /* nothing was collected: nothing to count, and no lock to take */
-        engine_count_compute(x->engine, x->phase, x->collect.compute_s);
-        x->collect.compute_s = 0;
-    }
-    return status;
 }
 
 /* ---- one expert matmul ----------------------------------------------------------------------- */
@@ -164,7 +161,8 @@ static enum ggml_status block_refill(struct block_exec *x, const struct stream_w
                                      .n = n,
                                      .phase = x->phase,
                                      .first = first,
-                                     .wait = *open == 0};
+                                     .wait = *open == 0,
+                                     .slept_s = &x->slept_s};
     const int rc = engine_acquire(x->engine, &want, x->granted, &got, err);
     if (rc) {
         return block_status(rc);
@@ -238,12 +236,14 @@ static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor 
         if (status != GGML_STATUS_SUCCESS || (x->held && n_done == x->route.n)) {
             break; /* with all experts held, the graph may grow on into the next nodes */
         }
-        status = block_flush(x);
+        status = collect_flush(&x->collect);
         if (!x->held) {
             block_release_done(x, &open);
         }
         if (status == GGML_STATUS_SUCCESS && n_done == before && open) {
-            engine_wait(x->engine, seen, x->phase);
+            ledger_switch(&x->ledger, LEDGER_STALL, clock_seconds());
+            engine_wait(x->engine, seen);
+            ledger_switch(&x->ledger, LEDGER_BOOKKEEPING, clock_seconds());
         }
     }
     if (!x->held) {
@@ -273,7 +273,6 @@ static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgrap
         return status;
     }
     j->engine = x->engine;
-    j->phase = x->phase;
     j->K = (int)x->route.K;
     j->part[0] = w->part;
     for (uint32_t p = 0; p < x->route.n; p++) {
@@ -304,13 +303,14 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (!x->held || !same) {
         /* The ids may be an output of nodes collected so far. */
-        status = block_flush(x);
+        status = collect_flush(&x->collect);
     }
     if (status == GGML_STATUS_SUCCESS && (!x->held || !same)) {
         block_release_all(x);
         status = block_route(x, ids, w->n_expert, err);
         x->phase = x->route.T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
         if (status == GGML_STATUS_SUCCESS && !same) {
+            step_block(&x->step, w->group, x->phase, (uint32_t)x->route.T);
             const int rc = engine_begin_block(x->engine, w->group, x->phase, (uint32_t)x->route.T, err);
             status = block_status(rc);
         }
@@ -322,7 +322,8 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
                                              .phase = x->phase,
                                              .first = !same,
                                              .all = true,
-                                             .wait = true};
+                                             .wait = true,
+                                             .slept_s = &x->slept_s};
             uint32_t got = 0;
             const int rc = engine_acquire(x->engine, &want, x->slot, &got, err);
             x->held = got > 0;
@@ -338,7 +339,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         }
     }
     if (status == GGML_STATUS_SUCCESS && x->route.n != x->route.K * x->route.T) {
-        status = block_flush(x); /* some expert has several rows, whose inputs are about to be gathered */
+        status = collect_flush(&x->collect); /* some expert has several rows, whose inputs are about to be gathered */
     }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
@@ -354,8 +355,22 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     return status;
 }
 
+/* The split is done: its times go to the counters and to the step. */
+static void block_book(struct block_exec *x) {
+    struct ledger *l = &x->ledger;
+    /* Sleep for want of slots: other contexts hold them, or reads into them have not ended. */
+    ledger_move(l, LEDGER_BOOKKEEPING, LEDGER_STALL, x->slept_s);
+    x->slept_s = 0;
+    ledger_switch(l, LEDGER_OTHER, clock_seconds());
+    engine_count_time(x->engine, x->phase, l->s[LEDGER_STALL], l->s[LEDGER_EXPERT]);
+    step_leave(&x->step, l);
+}
+
 enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, struct sluice_error *err) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
+    const double t = clock_seconds();
+    step_enter(&x->step, t);
+    ledger_start(&x->ledger, LEDGER_BOOKKEEPING, t);
     for (int i = 0; i < ggml_graph_n_nodes(g) && status == GGML_STATUS_SUCCESS; i++) {
         struct ggml_tensor *node = ggml_graph_node(g, i);
         const bool matmul = node->op == GGML_OP_MUL_MAT_ID && ggml_nelements(node) > 0;
@@ -373,9 +388,10 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
         }
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = block_flush(x);
+        status = collect_flush(&x->collect);
     }
     block_release_all(x);
+    block_book(x);
     if (status != GGML_STATUS_SUCCESS) {
         x->ids = NULL;
         collect_clear(&x->collect);

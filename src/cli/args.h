@@ -42,6 +42,7 @@ struct cli_config {
     int64_t top_k;                                 /* see sluice_sampling */
     int64_t seed;                                  /* -1: a random one */
     bool ignore_eos;                               /* --ignore-eos */
+    const char *csv;                               /* --csv; NULL: not given */
     bool resident;                                 /* --resident */
     bool compare;                                  /* --compare-resident */
     bool json;                                     /* --json */

@@ -53,6 +53,18 @@ const struct cli_option cli_model_options[] = {
     {0},
 };
 
+const struct cli_option cli_measure_options[] = {
+    {.name = "--csv",
+     .metavar = "FILE",
+     .set = cli_set_text,
+     .min = 1,
+     .expect = "a file name",
+     .offset = FIELD(csv),
+     .help = "write one row per step: where its time went, what was read, hit and\nmissed; settings in comments before "
+             "the table"},
+    {0},
+};
+
 const struct cli_option cli_cache_options[] = {
     {.name = "--cache",
      .metavar = "SIZE",

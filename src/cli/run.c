@@ -37,6 +37,10 @@ static const struct cli_option input_options[] = {
      .expect = "a file name",
      .offset = offsetof(struct cli_config, prompt_file),
      .help = "read the prompt from a file"},
+    {0},
+};
+
+static const struct cli_option length_options[] = {
     {.name = "--prompt-tokens",
      .metavar = "N",
      .set = cli_set_integer,
@@ -44,10 +48,6 @@ static const struct cli_option input_options[] = {
      .max = 16777216,
      .offset = offsetof(struct cli_config, n_prompt),
      .help = "use the first N tokens of the prompt (all). For measurements"},
-    {0},
-};
-
-static const struct cli_option end_options[] = {
     {.name = "--ignore-eos",
      .set = cli_set_true,
      .offset = offsetof(struct cli_config, ignore_eos),
@@ -79,7 +79,8 @@ static const struct cli_group groups[] = {
     {"Model", cli_model_options},
     {"Expert cache", cli_cache_options},
     {"Generation", cli_sampling_options},
-    {"End of text", end_options},
+    {"Fixed length", length_options},
+    {"Measuring", cli_measure_options},
     {"Output", output_options},
     {NULL, NULL},
 };
@@ -146,7 +147,7 @@ static bool on_text(void *user, const char *text, size_t n) {
         run->write_failed = !cli_write(run->config->command, text, n);
         run->last = text[n - 1];
     }
-    return !run->write_failed;
+    return !run->write_failed && !run->session.csv_failed;
 }
 
 /* Tokens of the prompt, checked against the context. */
@@ -197,13 +198,16 @@ static int generate(struct run *run, const int32_t *tokens, size_t n) {
         r->first_token_s = r->made.first_at > 0 ? r->made.first_at - start : 0;
     }
     cli_phase_set(&r->generation, &after_prompt, &r->total, r->made.steps, r->made.steps_s);
+    r->prompt.times = s->times[SLUICE_PHASE_PROMPT];
+    r->generation.times = s->times[SLUICE_PHASE_GENERATION];
     cli_session_mode(s, r->mode, sizeof r->mode);
     r->peak_bytes = cli_memory_peak(); /* before a comparison loads the model resident */
     r->cgroup_peak_bytes = cli_memory_cgroup_peak();
     if (run->last && run->last != '\n' && isatty(STDOUT_FILENO)) {
         cli_write(s->config->command, "\n", 1);
     }
-    return run->write_failed ? CLI_EXIT_FAILED : CLI_EXIT_OK;
+    const int rc = cli_session_end_csv(s);
+    return run->write_failed ? CLI_EXIT_FAILED : rc;
 }
 
 /* --compare-resident: the streaming runner is freed first, both do not fit in memory. */

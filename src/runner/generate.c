@@ -170,13 +170,14 @@ static int generate_loop(struct sluice_runner *r, int64_t n_max, struct held *h,
             return 0;
         }
         double start = sluice_clock();
-        rc = sluice_runner_decode(r, &token, 1, &out->stop, err);
+        rc = sluice_runner_decode(r, SLUICE_PHASE_GENERATION, &token, 1, &out->stop, err);
         if (rc || out->stop) {
             return rc;
         }
         r->pending = -1;
         out->steps++;
         out->steps_s += sluice_clock() - start;
+        sluice_runner_tell_step(r);
     }
     out->stop = SLUICE_STOP_LENGTH;
     return 0;
