@@ -38,7 +38,7 @@ static const struct {
 
 /* Write one value into a file of the group. */
 static bool put(const char *dir, const char *file, const char *text) {
-    char path[600];
+    char path[1300];
     snprintf(path, sizeof path, "%s/%s", dir, file);
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -155,13 +155,13 @@ int bench_cgroup_create(struct bench_cgroup *g, const char *name, uint64_t limit
 }
 
 int bench_cgroup_entry(const struct bench_cgroup *g) {
-    char path[600];
+    char path[1300];
     snprintf(path, sizeof path, "%s/cgroup.procs", g->dir);
     return open(path, O_WRONLY | O_CLOEXEC);
 }
 
 uint64_t bench_cgroup_peak(const struct bench_cgroup *g) {
-    char path[600];
+    char path[1300];
     uint64_t n = 0;
     snprintf(path, sizeof path, "%s/%s", g->dir, files[g->version].peak);
     FILE *f = g->dir[0] ? fopen(path, "re") : NULL;
@@ -175,7 +175,7 @@ uint64_t bench_cgroup_peak(const struct bench_cgroup *g) {
 }
 
 uint64_t bench_cgroup_kills(const struct bench_cgroup *g) {
-    char path[600], line[256], key[64];
+    char path[1300], line[256], key[64];
     uint64_t n, kills = 0;
     snprintf(path, sizeof path, "%s/%s", g->dir, files[g->version].kills_in);
     FILE *f = g->dir[0] ? fopen(path, "re") : NULL;

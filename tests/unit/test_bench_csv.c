@@ -1,5 +1,5 @@
 /*
- * test_csv.c - the reader of the per-step measurements: what it takes, and that it refuses the rest by line.
+ * test_bench_csv.c - the reader of the per-step measurements: what it takes, and that it refuses the rest by line.
  */
 #include <stdio.h>
 #include <stdlib.h>
