@@ -13,7 +13,7 @@
 
 #include "cli/bench.h"
 
-enum { COMPUTE_STEPS_MIN = 8 }; /* tokens without a miss that are enough to name a time per token */
+enum { COMPUTE_STEPS_MIN = 8 }; /* tokens without reading that are enough to name a time per token */
 
 bool bench_run_sums(struct bench_run *run) {
     run->wall = calloc(run->csv.n + 1, sizeof *run->wall);
@@ -107,13 +107,14 @@ static void find_compute(struct bench *b) {
     size_t tokens = 0;
     for (size_t i = 0; i < b->n_entries; i++) {
         const struct bench_entry *e = &b->entries[i];
-        if (e->kind == BENCH_RESIDENT && !isnan(e->rate.mid)) {
+        size_t resident = 0;
+        for (int64_t r = 0; e->kind == BENCH_RESIDENT && r < b->config->bench.runs; r++) {
+            resident += usable(&e->runs[r]) ? e->runs[r].tokens : 0;
+        }
+        if (resident >= COMPUTE_STEPS_MIN) {
             b->compute = BENCH_COMPUTE_RESIDENT;
             b->compute_s = 1 / e->rate.mid;
-            b->compute_steps = 0;
-            for (int64_t r = 0; r < b->config->bench.runs; r++) {
-                b->compute_steps += usable(&e->runs[r]) ? e->runs[r].tokens : 0;
-            }
+            b->compute_steps = resident;
             return;
         }
         for (int64_t r = 0; e->all && !e->variant && r < b->config->bench.runs; r++) {

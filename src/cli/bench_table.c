@@ -145,7 +145,8 @@ static void print_bound(FILE *out, const struct bench *b) {
     }
     switch (b->compute) {
     case BENCH_COMPUTE_RESIDENT:
-        fprintf(out, "computing alone: %.4f s per token, from the resident baseline\n", b->compute_s);
+        fprintf(out, "computing alone: %.4f s per token, from %zu tokens of the resident baseline\n", b->compute_s,
+                b->compute_steps);
         break;
     case BENCH_COMPUTE_ALL:
         fprintf(out, "computing alone: %.4f s per token, from %zu tokens of 'all' that missed nothing\n", b->compute_s,
@@ -154,7 +155,7 @@ static void print_bound(FILE *out, const struct bench *b) {
     case BENCH_COMPUTE_UNKNOWN:
         if (b->n_probes) {
             fprintf(out,
-                    "computing alone: not measured (neither --baseline resident nor enough tokens of 'all' without "
+                    "computing alone: not measured (no --baseline resident, and too few tokens of 'all' without "
                     "a miss);\nthe bound is the disk's alone, so the share is too low where the processor limits\n");
         }
         break;
