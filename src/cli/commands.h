@@ -9,5 +9,6 @@ int cli_run(int argc, char **argv);
 int cli_chat(int argc, char **argv);
 int cli_exec(int argc, char **argv);
 int cli_info(int argc, char **argv);
+int cli_top(int argc, char **argv);
 
 #endif

@@ -78,6 +78,9 @@ uint64_t stat_start_ticks(pid_t pid) {
     line[n] = '\0';
     /* Field 22; the second one, a program's name in parentheses, may hold blanks and parentheses. */
     char *p = strrchr(line, ')');
+    if (p && p[1] == ' ' && (p[2] == 'Z' || p[2] == 'X')) {
+        return 0; /* dead, only its parent has not asked yet */
+    }
     for (int field = 2; p && field < 22; field++) {
         p = strchr(p + 1, ' ');
     }

@@ -95,7 +95,7 @@ bool stat_dir(int i, char buf[STAT_PATH_MAX]);
  */
 int stat_open_dir(const char *path, struct sluice_error *err);
 
-/* When a process started, in the kernel's ticks since boot; 0: there is no such process. */
+/* When a process started, in the kernel's ticks since boot; 0: there is no such process, or it is dead. */
 uint64_t stat_start_ticks(pid_t pid);
 
 /* The inode of this process's pid namespace; 0: unknown. */
