@@ -77,10 +77,11 @@ struct sluice_settings {
     bool direct_io;               /* read around the page cache where that is verified to work */
     int io_threads;               /* read lanes, 1..64 */
     bool reference_kernel;        /* compute every expert by a stock ggml node, for comparison; slower, same bytes */
+    bool publish;                 /* show counters to `sluice top` */
     bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
 };
 
-/* Fill *s with the defaults: cache auto, policy cycle, direct I/O, 4 lanes. */
+/* Fill *s with the defaults: cache auto, policy cycle, direct I/O, 4 lanes, counters shown. */
 SLUICE_API void sluice_settings_default(struct sluice_settings *s);
 
 /*
@@ -94,6 +95,7 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_IO_THREADS    1..64
  *   SLUICE_DIRECT_IO     0 | 1
  *   SLUICE_KERNEL        fused | reference                 reference: for comparison, same bytes
+ *   SLUICE_PUBLISH       0 | 1                             0: `sluice top` does not see this process
  *   SLUICE_QUIET         0 | 1
  */
 SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err);
@@ -101,7 +103,7 @@ SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice
 /*
  * Set one setting from text, by the same names and rules as the environment, in lower case without
  * the prefix: "cache", "cache_floor", "cache_policy", "force_cache", "io_threads", "direct_io",
- * "kernel", "quiet". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
+ * "kernel", "publish", "quiet". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
  */
 SLUICE_API int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value,
                                    struct sluice_error *err);

@@ -170,8 +170,11 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
 static void device_read_architecture(void) {
     char path[4096], name[sizeof sluice_device.architecture] = "unknown";
     engine_file_path(sluice_device.engine, path, sizeof path);
+    if (!path[0]) {
+        return; /* programs may make a context without weights first, to see what they need */
+    }
     const struct gguf_init_params params = {.no_alloc = true};
-    struct gguf_context *g = path[0] ? gguf_init_from_file(path, params) : NULL;
+    struct gguf_context *g = gguf_init_from_file(path, params);
     const int64_t key = g ? gguf_find_key(g, "general.architecture") : -1;
     if (key >= 0 && gguf_get_kv_type(g, key) == GGUF_TYPE_STRING) {
         snprintf(name, sizeof name, "%s", gguf_get_val_str(g, key));
@@ -195,6 +198,7 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
         return NULL;
     }
     buffer_advise_pages();
+    step_publish();
     if (sluice_device.csv_wanted && !sluice_device.architecture[0]) {
         device_read_architecture();
     }

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "plan/csv.h"
+#include "plan/stat_file.h"
 #include "sluice.h"
 #include "stream/engine.h"
 #include "stream/ledger.h"
@@ -31,6 +32,10 @@ struct step_log {
     struct sluice_stats last; /* counters when the last step ended */
     struct csv *csv;          /* SLUICE_CSV: rows of steps that the backend found; NULL: not wanted, or failed */
     bool csv_facts;           /* its settings are written */
+    struct stat_file *stat;   /* for `sluice top`; NULL: nothing streams, or not wanted */
+    struct stat_data shown;   /* what is in it */
+    double shown_at;          /* since when, seconds of clock_seconds */
+    bool at_exit;             /* removal at the end of the process is arranged */
 };
 
 /*
@@ -44,6 +49,12 @@ void step_leave(struct step *own, const struct ledger *l);
 
 /* The context ends: so does its last step. */
 void step_close(struct step *own);
+
+/* A context was made for a model that streams: show counters from now on, if the settings allow it. */
+void step_publish(void);
+
+/* Nothing streams any more. */
+void step_unpublish(void);
 
 /* The plug-in: write a row for each step that the backend finds to this file. Once, before any step. */
 int step_csv_open(const char *path, struct sluice_error *err);

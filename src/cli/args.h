@@ -65,6 +65,7 @@ struct cli_config {
     bool resident;                                 /* --resident */
     bool compare;                                  /* --compare-resident */
     bool json;                                     /* --json */
+    bool once;                                     /* --once */
     bool quiet;                                    /* --quiet */
     bool help;                                     /* --help: nothing else was checked */
     struct cli_setting settings[CLI_SETTINGS_MAX]; /* in the order given */

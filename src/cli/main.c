@@ -21,6 +21,7 @@ static const struct command commands[] = {
     {"exec", "start a llama.cpp program with streaming", cli_exec},
     {"bench", "measure speed, bytes and memory at several cache sizes", cli_bench},
     {"info", "what a model needs: experts, bytes per token, dense bytes", cli_info},
+    {"top", "watch the processes that stream", cli_top},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -51,7 +52,7 @@ int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) {
         return cli_fail(CLI_EXIT_USAGE, "sluice",
-                        "no command: one of run, chat, exec, bench, info (see sluice --help)");
+                        "no command: one of run, chat, exec, bench, info, top (see sluice --help)");
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         return print_help();
@@ -65,5 +66,5 @@ int main(int argc, char **argv) {
         }
     }
     return cli_fail(CLI_EXIT_USAGE, "sluice",
-                    "unknown command %s: one of run, chat, exec, bench, info (see sluice --help)", name);
+                    "unknown command %s: one of run, chat, exec, bench, info, top (see sluice --help)", name);
 }

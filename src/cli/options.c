@@ -102,6 +102,11 @@ const struct cli_option cli_cache_options[] = {
      .setting = "direct_io",
      .fixed = "0",
      .help = "read through the page cache"},
+    {.name = "--no-publish",
+     .set = cli_set_setting,
+     .setting = "publish",
+     .fixed = "0",
+     .help = "do not show counters to `sluice top`"},
     {0},
 };
 

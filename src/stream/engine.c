@@ -598,6 +598,19 @@ void engine_stats(struct engine *e, struct sluice_stats *out) {
     pthread_mutex_unlock(&e->lock);
 }
 
+uint32_t engine_layers(struct engine *e, struct engine_layer *out, uint32_t cap) {
+    uint32_t n = 0;
+    pthread_mutex_lock(&e->lock);
+    for (uint32_t i = 0; i < e->bank.n_groups && n < cap; i++) {
+        if (e->bank.groups[i].n_parts) {
+            out[n++] = (struct engine_layer){.resident = e->cut ? e->slots.resident[i] : 0,
+                                             .experts = e->bank.groups[i].n_expert};
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
 void engine_buffered_reason(struct engine *e, char *buf, size_t cap) {
     buf[0] = 0;
     pthread_mutex_lock(&e->lock);

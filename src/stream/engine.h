@@ -119,6 +119,15 @@ void engine_read_error(struct engine *e, struct sluice_error *out);
 /* Counters so far. */
 void engine_stats(struct engine *e, struct sluice_stats *out);
 
+/* One group of expert tensors: how many of its bundles have a slot. */
+struct engine_layer {
+    uint32_t resident; /* bundles in memory or on their way */
+    uint32_t experts;  /* bundles that there are */
+};
+
+/* The groups in the order of registration, which is the model's. Returns how many were filled in, at most cap. */
+uint32_t engine_layers(struct engine *e, struct engine_layer *out, uint32_t cap);
+
 /* Why some file is read buffered, e.g. for the mode line; "" when all are direct. */
 void engine_buffered_reason(struct engine *e, char *buf, size_t cap);
 

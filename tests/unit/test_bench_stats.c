@@ -1,5 +1,5 @@
 /*
- * test_stats.c - medians, quantiles, the bootstrap and the bound, against values known in other ways.
+ * test_bench_stats.c - medians, quantiles, the bootstrap and the bound, against values known in other ways.
  */
 #include <math.h>
 #include <string.h>
