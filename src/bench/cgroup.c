@@ -8,7 +8,8 @@
  * Where groups can be made differs: version 1 and 2 are mounted where the system likes, the path in
  * /proc/self/cgroup may be one that only the host of a container sees, and in version 2 a group that has
  * processes cannot hand out memory to groups below it. So every place from the own group up to the root of the
- * mount is tried, and the first that works end to end (made, limited, entered by nobody yet) is taken.
+ * mount is tried, and the first in which one can be made and limited is taken. In version 2 that may switch
+ * the memory controller on for the groups of that place, where it was off; it is not switched off again.
  */
 #include "bench/cgroup.h"
 

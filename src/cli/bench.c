@@ -225,8 +225,12 @@ static void log_run(const struct bench *b, const struct bench_entry *e, const st
                 r->ended.signal ? r->ended.signal : r->ended.code, r->message);
         return;
     }
-    fprintf(stderr, "%.2f tok/s%s; at start: load %.2f, %.1f GiB available",
-            r->wall_s > 0 ? (double)r->tokens / r->wall_s : 0,
+    if (r->tokens && r->wall_s > 0) {
+        fprintf(stderr, "%.2f tok/s", (double)r->tokens / r->wall_s);
+    } else {
+        fprintf(stderr, "no token");
+    }
+    fprintf(stderr, "%s; at start: load %.2f, %.1f GiB available",
             r->stopped       ? " (stopped)"
             : r->interrupted ? " (interrupted)"
                              : "",
@@ -259,13 +263,34 @@ static int run_round(struct bench *b, int round) {
     return 0;
 }
 
-/* How the limit will be kept. Found out once, by making and removing a group. */
-static void find_limit(struct bench *b) {
+/* Can a process be run in a cgroup of that limit? That one may be made does not say that it may be entered. */
+static bool try_cgroup(const struct bench *b, struct sluice_error *err) {
     struct bench_cgroup group;
-    struct sluice_error err = {.message = "a group could not be removed again"};
-    char name[64];
+    struct bench_ended ended;
+    char name[64], program[] = "sluice", version[] = "--version";
+    char *argv[] = {program, version, NULL};
+    const struct bench_child child = {
+        .argv = argv,
+        .program = "/proc/self/exe",
+        .out = "/dev/null",
+        .err = "/dev/null",
+        .group = &group,
+        .max_s = 60,
+        .interrupted = stopped,
+    };
     snprintf(name, sizeof name, "sluice-bench-%ld-0", (long)getpid());
-    b->cgroup = bench_cgroup_create(&group, name, b->memory, "", &err) == 0 && bench_cgroup_remove(&group);
+    if (bench_cgroup_create(&group, name, b->memory, "", err)) {
+        return false;
+    }
+    const bool ran =
+        bench_child_run(&child, &ended, err) == 0; /* how it ended does not matter: the limit may be tiny */
+    return bench_cgroup_remove(&group) && ran;
+}
+
+/* How the limit will be kept. Found out once, before the runs. */
+static void find_limit(struct bench *b) {
+    struct sluice_error err = {.message = "a group could not be removed again"};
+    b->cgroup = try_cgroup(b, &err);
     b->ceiling = !b->cgroup && cli_has_option(&cli_run_command, "--memory");
     if (!b->cgroup) {
         snprintf(b->no_cgroup, sizeof b->no_cgroup, "%s", err.message);

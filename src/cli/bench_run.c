@@ -238,10 +238,11 @@ static bool read_summary(struct bench_run *run, const char *path) {
 static int read_results(const struct bench *b, struct bench_run *run, const char *out, const char *err_path,
                         const char *csv) {
     struct sluice_error err;
-    const bool asked = run->ended.timed_out || run->ended.interrupted;
-    run->stopped = run->ended.timed_out;
-    run->interrupted = run->ended.interrupted;
-    if (!asked && (run->ended.code != 0 || run->ended.signal)) {
+    const bool done = run->ended.code == 0; /* it may have ended by itself just when it was asked to */
+    const bool asked = !done && (run->ended.timed_out || run->ended.interrupted);
+    run->stopped = asked && run->ended.timed_out;
+    run->interrupted = asked && run->ended.interrupted;
+    if (!asked && !done) {
         run->failed = true;
         last_line(err_path, run->message, sizeof run->message);
         if (run->kills) {

@@ -27,7 +27,8 @@ static void print_head(FILE *out, const struct bench *b) {
             b->gguf->architecture, (double)b->info.total_bytes / GIB, (double)b->info.token_bytes / MIB);
     fprintf(out, "%s, %d processors, %.1f GiB memory, %s, %s on %s\n", m->processor, sluice_cpu_count(),
             (double)m->memory / GIB, m->kernel, m->file_system[0] ? m->file_system : "unknown file system", m->disk);
-    fprintf(out, "prompt %" PRId64 " tokens, %" PRId64 " tokens measured per run, %" PRId64 " runs of each, medians\n",
+    fprintf(out,
+            "prompt %" PRId64 " tokens, %" PRId64 " tokens measured per run; runs of each row: %" PRId64 "; medians\n",
             c->prompt, c->gen, c->runs);
     if (b->memory && b->cgroup) {
         fprintf(out, "memory limit %.2f GiB, kept by the kernel (cgroup); peaks are the kernel's\n",
@@ -172,7 +173,7 @@ static void print_page(FILE *out, const struct bench *b) {
         }
         fprintf(out, "PARTIAL: interrupted after %d of %d runs\n", b->done, planned);
     }
-    fprintf(out, "\n%-16s %8s %15s %15s %9s %6s %6s %7s %8s %8s %8s %7s\n", "cache MiB", "tok/s", "95 % interval",
+    fprintf(out, "\n%-16s %8s %15s %15s %9s %6s %6s %7s %8s %8s %8s %7s\n", "cache", "tok/s", "95 % interval",
             "slowest..fastest", "MiB/token", "hit %", "wait %", "load s", "first s", "peak MiB", "bound", "share %");
     for (size_t i = 0; i < b->n_entries; i++) {
         print_row(out, &b->entries[i]);
