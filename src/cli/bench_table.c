@@ -110,6 +110,9 @@ static void print_remarks(FILE *out, const struct bench *b) {
         if (e->skipped[0]) {
             fprintf(out, "%s: left out: %s\n", e->name, e->skipped);
         }
+        if (e->share > 1) {
+            fprintf(out, "%s: over its bound: the runs met a faster disk or processor than the probes did\n", e->name);
+        }
         for (int64_t r = 0; r < b->config->bench.runs; r++) {
             const struct bench_run *run = &e->runs[r];
             if (run->failed && run->ended.signal) {
