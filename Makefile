@@ -21,8 +21,8 @@ test: ## build and run every test: unit, gates, faults, stock programs, sanitize
 	@cmake --build $(TESTS)
 	@ctest --test-dir $(TESTS) --output-on-failure --no-tests=error
 
-bench: ## measure decode of MODEL=file.gguf at CACHES="2000 4000" (see docs/benchmarks.md)
-	@scripts/bench.sh $(MODEL) $(CACHES)
+bench: ## measure MODEL=file.gguf with ARGS="--budgets 0,2000 --memory 6G" (see docs/benchmark-method.md)
+	@$(BUILD)/bin/sluice bench -m "$(MODEL)" $(ARGS)
 
 format: ## rewrite the sources with clang-format
 	@git ls-files '*.c' '*.h' | xargs clang-format -i

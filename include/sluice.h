@@ -95,6 +95,7 @@ struct sluice_settings {
     enum sluice_io io;            /* who reads */
     int io_threads;               /* reads in flight, 1..64: so many threads, or that depth of the ring */
     bool reference_kernel;        /* compute every expert by a stock ggml node, for comparison; slower, same bytes */
+    bool publish;                 /* show counters to `sluice top` */
     bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
 };
 
@@ -115,14 +116,16 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_IO_THREADS    1..64
  *   SLUICE_DIRECT_IO     0 | 1
  *   SLUICE_KERNEL        fused | reference                 reference: for comparison, same bytes
+ *   SLUICE_PUBLISH       0 | 1                             0: `sluice top` does not see this process
  *   SLUICE_QUIET         0 | 1
  */
 SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err);
 
 /*
  * Set one setting from text, by the same names and rules as the environment, in lower case without
- * the prefix: "cache", "cache_floor", "memory", "dense", "cache_policy", "force_cache", "lookahead", "io", "io_threads",
- * "direct_io", "kernel", "quiet". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
+ * the prefix: "cache", "cache_floor", "memory", "dense", "cache_policy", "force_cache", "lookahead", "io",
+ * "io_threads", "direct_io", "kernel", "publish", "quiet". An unknown name or a bad value is SLUICE_ERR_ARG
+ * and leaves *s unchanged.
  */
 SLUICE_API int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value,
                                    struct sluice_error *err);
@@ -160,7 +163,7 @@ struct sluice_phase_stats {
     uint64_t read_bytes; /* bytes read from the files, direct-I/O rounding included */
     uint64_t reads;      /* read requests completed */
     double stall_s;      /* seconds in which a block waited for a read with nothing to compute */
-    double compute_s;    /* seconds in expert matmuls and the cheap operations between them */
+    double compute_s;    /* seconds in expert matmuls and the cheap operations between them, stall_s not included */
 };
 
 /* Experts read before they were asked for. */
@@ -183,6 +186,8 @@ struct sluice_stats {
     uint64_t slots;                       /* bundles that fit */
     uint64_t evictions;                   /* bundles evicted so far */
     struct sluice_foresee_stats foreseen; /* reading ahead */
+    uint64_t submits;                     /* times that reads were queued, several at once as a rule */
+    uint64_t queue_sum;                   /* read requests outstanding after each of those, added up */
     uint32_t tensors;                     /* expert tensors that stream */
     uint32_t layers;                      /* groups of expert tensors that share a router */
     uint32_t lanes;                       /* reads in flight at most */
@@ -192,6 +197,54 @@ struct sluice_stats {
 
 /* Copy the counters since registration. All zero before the first model. */
 SLUICE_API void sluice_get_stats(struct sluice_stats *out);
+
+/* What a step is part of. */
+enum sluice_phase {
+    SLUICE_PHASE_PROMPT,     /* reading a prompt */
+    SLUICE_PHASE_GENERATION, /* generating a token */
+};
+
+/*
+ * One step: one llama_decode, measured. wall_s is the sum of the next four, each of which is measured
+ * by itself. The counts are of the whole process: when two threads compute at once, a step's counts
+ * are what happened since the last step that ended.
+ */
+struct sluice_step {
+    enum sluice_phase phase; /* as sluice_step_end was told */
+    uint32_t tokens;         /* the same */
+    double wall_s;           /* seconds from begin to end */
+    double stall_s;          /* waiting for reads while no compute thread had anything to compute */
+    double expert_s;         /* computing experts */
+    double other_s;          /* outside of sluice's backend: attention, routers, output head */
+    double bookkeeping_s;    /* in sluice's backend: routing, locks, making graphs, gathering rows */
+    uint64_t read_bytes;     /* bytes read from disk, alignment included */
+    uint64_t reads;          /* read requests completed */
+    uint64_t routed;         /* distinct experts asked for, summed over blocks */
+    uint64_t hits;           /* as in sluice_phase_stats, and the next three */
+    uint64_t misses;
+    uint64_t hit_bytes;
+    uint64_t miss_bytes;
+    uint64_t evictions;    /* bundles evicted */
+    uint64_t submits;      /* times that reads were queued */
+    double queue_mean;     /* read requests outstanding after reads were queued, mean over those times; 0: none were */
+    uint32_t queue_max;    /* the same, maximum */
+    uint64_t minor_faults; /* of the process, without disk reads */
+    uint64_t major_faults; /* of the process, with disk reads */
+    double cpu_s;          /* processor seconds of the process, user and system */
+};
+
+/*
+ * Around a llama_decode, on the thread that calls it: measure it as one step. Works without a
+ * registered device too: all but the times, faults and cpu_s is 0 then. Threads may each have a step of
+ * their own. A step that failed ends like any other (tokens 0: it is not shown as a step in
+ * `sluice top`). *out may be NULL. Without a begin before it, sluice_step_end gives zeros.
+ *
+ * Programs that do not call these are measured by what the backend sees: a step begins when the
+ * blocks of a context begin anew with an early layer. It lacks what is before the first and after the
+ * last MoE block.
+ */
+SLUICE_API void sluice_step_begin(void);
+SLUICE_API void sluice_step_end(enum sluice_phase phase, uint32_t tokens, struct sluice_step *out);
 
 /*
  * The memory plan: what the process is expected to use at most, row by row, decided when the cache

@@ -4,9 +4,10 @@
 #   src/stream, src/plan   nothing of ggml and llama.cpp
 #   src/stream             nothing of the other folders
 #   src/plan               of the other folders only stream/error.h
+#   src/bench              of the other folders only stream/error.h and stream/clock.h; no ggml and llama.cpp
 #   src/backend            stream and plan; alone it includes ggml's backend interface; not llama.h
 #   src/runner             no ggml-backend-impl.h and nothing of cli; alone it includes llama.h
-#   src/cli                runner, plan and preload's mapping, but neither llama.h nor ggml nor stream
+#   src/cli                runner, plan, bench and preload's mapping, but neither llama.h nor ggml nor stream
 #   src/preload            nothing: it is loaded into programs that do not link us
 #   include                standard headers only
 #   tests, tools           no ggml-backend-impl.h
@@ -36,16 +37,17 @@ violations() { # ROOT
             sub(/.*\//, "", base)
             top = header ~ /\// ? header : ""
             sub(/\/.*/, "", top)
-            ours = top ~ /^(stream|plan|backend|runner|cli|preload)$/
+            ours = top ~ /^(stream|plan|bench|backend|runner|cli|preload)$/
             llama = !ours && base ~ /^llama.*\.h$/
             ggml = !ours && base ~ /^(ggml|gguf).*\.h$/
         }
         header ~ /\.\.\// { bad("paths start at src/ or include/") }
         base == "ggml-backend-impl.h" && folder !~ /^src\/backend/ { bad("only src/backend knows the backend interface") }
         llama && folder !~ /^(src\/runner|tests|tools)/ { bad("only src/runner (and tests, tools) may use llama.cpp") }
-        ggml && folder ~ /^(src\/(stream|plan|preload|cli)|include)/ && base != "ggml-backend-impl.h" { bad("no ggml here") }
+        ggml && folder ~ /^(src\/(stream|plan|bench|preload|cli)|include)/ && base != "ggml-backend-impl.h" { bad("no ggml here") }
         folder ~ /^src\/stream/ && ours && top != "stream" { bad("src/stream stands on nothing") }
         folder ~ /^src\/plan/ && ours && top != "plan" && header != "stream/error.h" { bad("src/plan may use stream/error.h only") }
+        folder ~ /^src\/bench/ && ours && top != "bench" && header !~ /^stream\/(error|clock)\.h$/ { bad("src/bench may use stream/error.h and stream/clock.h only") }
         folder ~ /^src\/backend/ && ours && top !~ /^(backend|stream|plan)$/ { bad("dependencies point down") }
         folder ~ /^src\/runner/ && ours && top !~ /^(runner|backend|stream|plan)$/ { bad("dependencies point down") }
         folder ~ /^src\/cli/ && ours && top ~ /^(stream|backend)$/ { bad("the command asks the runner") }
@@ -60,9 +62,9 @@ self_test() {
     # shellcheck disable=SC2064
     trap "rm -rf '$tree'" RETURN
     # Nothing is wrong with these.
-    mkdir -p "$tree"/src/{stream,plan,backend,runner,cli,preload} "$tree"/include "$tree"/tests/gates "$tree"/tools
+    mkdir -p "$tree"/src/{stream,plan,bench,backend,runner,cli,preload} "$tree"/include "$tree"/tests/gates "$tree"/tools
     printf '#include <stdio.h>\n#include "stream/error.h"\n#include "sluice.h"\n/* #include "llama.h" in a comment */\n' \
-        | tee "$tree/src/stream/good.c" >"$tree/src/plan/good.c"
+        | tee "$tree/src/stream/good.c" "$tree/src/bench/good.c" >"$tree/src/plan/good.c"
     printf '#include "ggml-backend-impl.h"\n#include "stream/engine.h"\n#include "plan/budget.h"\n' >"$tree/src/backend/good.c"
     printf '#include "runner/gguf_check.h"\n#include "preload/mapping.h"\n' >"$tree/src/cli/good.c"
     printf '#include "llama.h"\n#include "sluice.h"\n' | tee "$tree/src/runner/good.c" "$tree/tools/good.c" >"$tree/tests/gates/good.c"
@@ -91,6 +93,12 @@ src/plan/bad.c gguf.h
 src/plan/bad.c llama.h
 src/plan/bad.c backend/maps.h
 src/plan/bad.c stream/engine.h
+src/bench/bad.c ggml.h
+src/bench/bad.c llama.h
+src/bench/bad.c stream/lanes.h
+src/bench/bad.c runner/runner.h
+src/backend/bad.c bench/stats.h
+src/runner/bad.c bench/stats.h
 src/backend/bad.c llama.h
 src/backend/bad.c runner/runner.h
 src/backend/bad.c cli/args.h

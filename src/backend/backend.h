@@ -15,6 +15,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
+#include "backend/step.h"
 #include "sluice.h"
 #include "stream/engine.h"
 
@@ -22,6 +23,7 @@
 struct sluice_device {
     struct sluice_settings settings;  /* as registered */
     struct sluice_error bad_settings; /* the environment did not parse: every model load fails with this */
+    bool csv_wanted;                  /* SLUICE_CSV is set and could be opened */
     bool plugin;                      /* loaded by a host program: errors go to stderr, nobody else reads them */
     struct engine *engine;            /* all models, all contexts */
     struct ggml_backend_reg reg;      /* what ggml sees */
@@ -40,6 +42,10 @@ struct sluice_device {
     bool mode_printed;              /* the plug-in prints its mode line once */
     struct sluice_buffer *buffers;  /* weights over mapped files, a list */
     struct sluice_stats last_stats; /* counters when models were last there */
+    char architecture[64];          /* of the first model's file, when a CSV file asks for it; else "" */
+    int threads;                    /* compute threads, as the last context was told; 0: it was not */
+
+    struct step_log steps; /* what is told about steps; has a lock of its own */
 };
 
 /* The device; its fields are set by device_setup. */

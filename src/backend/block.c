@@ -32,6 +32,8 @@
 #include "backend/backend.h"
 #include "backend/collect.h"
 #include "backend/foresee.h"
+#include "backend/step.h"
+#include "stream/clock.h"
 #include "stream/error.h"
 
 enum { BLOCK_WINDOW = 64 }; /* experts held at once in rolling mode, at most */
@@ -40,6 +42,9 @@ struct block_exec {
     struct engine *engine;  /* holds the experts */
     struct collect collect; /* nodes to run */
     struct foresee foresee; /* guesses the next block's experts */
+    struct step step;       /* what this context computes, where nobody says where steps begin */
+    struct timing timing;   /* where the time of the current split goes */
+    double slept_s;         /* seconds of it that were slept in engine_acquire */
 
     /* The routing of the current block. */
     const struct ggml_tensor *ids; /* whose routing; NULL: none */
@@ -72,6 +77,7 @@ struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
     }
     x->engine = engine;
     foresee_init(&x->foresee, kernel_find_traits(cpu));
+    x->collect.timing = &x->timing;
     return x;
 }
 
@@ -80,6 +86,7 @@ void block_destroy(struct block_exec *x) {
         return;
     }
     assert(!x->held);
+    step_close(&x->step);
     collect_free(&x->collect);
     foresee_free(&x->foresee);
     route_free(&x->route);
@@ -92,16 +99,6 @@ void block_destroy(struct block_exec *x) {
 
 void block_set_threads(struct block_exec *x, int n) {
     collect_set_threads(&x->collect, n);
-}
-
-/* Run what was collected and account its time. */
-static enum ggml_status block_flush(struct block_exec *x) {
-    const enum ggml_status status = collect_flush(&x->collect);
-    if (x->collect.compute_s != 0) { /* nothing was collected: nothing to count, and no lock to take */
-        engine_count_compute(x->engine, x->phase, x->collect.compute_s);
-        x->collect.compute_s = 0;
-    }
-    return status;
 }
 
 /* ---- one expert matmul ----------------------------------------------------------------------- */
@@ -168,7 +165,8 @@ static enum ggml_status block_refill(struct block_exec *x, const struct stream_w
                                      .n = n,
                                      .phase = x->phase,
                                      .first = first,
-                                     .wait = *open == 0};
+                                     .wait = *open == 0,
+                                     .slept_s = &x->slept_s};
     const int rc = engine_acquire(x->engine, &want, x->granted, &got, err);
     if (rc) {
         return block_status(rc);
@@ -242,12 +240,14 @@ static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor 
         if (status != GGML_STATUS_SUCCESS || (x->held && n_done == x->route.n)) {
             break; /* with all experts held, the graph may grow on into the next nodes */
         }
-        status = block_flush(x);
+        status = collect_flush(&x->collect);
         if (!x->held) {
             block_release_done(x, &open);
         }
         if (status == GGML_STATUS_SUCCESS && n_done == before && open) {
-            engine_wait(x->engine, seen, x->phase);
+            timing_switch(&x->timing, TIMING_STALL, clock_seconds());
+            engine_wait(x->engine, seen);
+            timing_switch(&x->timing, TIMING_BOOKKEEPING, clock_seconds());
         }
     }
     if (!x->held) {
@@ -277,7 +277,6 @@ static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgrap
         return status;
     }
     j->engine = x->engine;
-    j->phase = x->phase;
     j->K = (int)x->route.K;
     j->part[0] = w->part;
     for (uint32_t p = 0; p < x->route.n; p++) {
@@ -308,7 +307,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (!x->held || !same) {
         /* The ids may be an output of nodes collected so far. */
-        status = block_flush(x);
+        status = collect_flush(&x->collect);
     }
     if (status == GGML_STATUS_SUCCESS && (!x->held || !same)) {
         block_release_all(x);
@@ -316,6 +315,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         x->phase = x->route.T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
         if (status == GGML_STATUS_SUCCESS && !same) {
             foresee_learn(&x->foresee, node, w->group, w->n_expert);
+            step_block(&x->step, w->group, x->phase, (uint32_t)x->route.T);
             const int rc = engine_begin_block(x->engine, w->group, x->phase, (uint32_t)x->route.T, err);
             status = block_status(rc);
         }
@@ -327,7 +327,8 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
                                              .phase = x->phase,
                                              .first = !same,
                                              .all = true,
-                                             .wait = true};
+                                             .wait = true,
+                                             .slept_s = &x->slept_s};
             uint32_t got = 0;
             const int rc = engine_acquire(x->engine, &want, x->slot, &got, err);
             x->held = got > 0;
@@ -346,7 +347,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         }
     }
     if (status == GGML_STATUS_SUCCESS && x->route.n != x->route.K * x->route.T) {
-        status = block_flush(x); /* some expert has several rows, whose inputs are about to be gathered */
+        status = collect_flush(&x->collect); /* some expert has several rows, whose inputs are about to be gathered */
     }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
@@ -362,8 +363,22 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     return status;
 }
 
+/* The split is done: its times go to the counters and to the step. */
+static void block_book(struct block_exec *x) {
+    struct timing *l = &x->timing;
+    /* Sleep for want of slots: other contexts hold them, or reads into them have not ended. */
+    timing_move(l, TIMING_BOOKKEEPING, TIMING_STALL, x->slept_s);
+    x->slept_s = 0;
+    timing_switch(l, TIMING_OTHER, clock_seconds());
+    engine_count_time(x->engine, x->phase, l->s[TIMING_STALL], l->s[TIMING_EXPERT]);
+    step_leave(&x->step, l);
+}
+
 enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, struct sluice_error *err) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
+    const double t = clock_seconds();
+    step_enter(&x->step, t);
+    timing_start(&x->timing, TIMING_BOOKKEEPING, t);
     for (int i = 0; i < ggml_graph_n_nodes(g) && status == GGML_STATUS_SUCCESS; i++) {
         struct ggml_tensor *node = ggml_graph_node(g, i);
         const bool matmul = node->op == GGML_OP_MUL_MAT_ID && ggml_nelements(node) > 0;
@@ -385,9 +400,10 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
         }
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = block_flush(x);
+        status = collect_flush(&x->collect);
     }
     block_release_all(x);
+    block_book(x);
     if (status != GGML_STATUS_SUCCESS) {
         x->ids = NULL;
         collect_clear(&x->collect);

@@ -72,6 +72,11 @@ static void buffer_free(ggml_backend_buffer_t buffer) {
     pthread_mutex_unlock(&sluice_device.dense_lock);
     dense_free(&b->dense);
     engine_remove_tensors(sluice_device.engine, b->tensors, b->n);
+    struct sluice_stats st;
+    engine_stats(sluice_device.engine, &st);
+    if (st.tensors == 0) {
+        step_unpublish();
+    }
     if (b->mapped) {
         engine_drop_file(sluice_device.engine, b->file);
     }

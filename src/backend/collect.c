@@ -47,6 +47,7 @@ bool collect_init(struct collect *c, ggml_backend_t cpu, bool kernel, const stru
     c->traits = kernel ? kernel_find_traits(cpu) : NULL;
     c->route = route;
     c->cpu = cpu;
+    idle_init(&c->idle);
     return true;
 }
 
@@ -57,6 +58,7 @@ void collect_free(struct collect *c) {
         memcpy(&pool_free, &p, sizeof p);
     }
     if (c->cpu) {
+        idle_destroy(&c->idle);
         ggml_backend_free(c->cpu);
     }
     if (pool_free) {
@@ -156,10 +158,9 @@ enum ggml_status collect_flush(struct collect *c) {
     if (ggml_graph_n_nodes(c->graph) == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    const double t0 = clock_seconds();
+    timing_switch(c->timing, TIMING_EXPERT, clock_seconds());
     enum ggml_status status = ggml_backend_graph_compute(c->cpu, c->graph);
     for (int i = 0; i < c->n_jobs; i++) {
-        c->compute_s -= c->jobs[i].stall_s; /* waiting inside the graph is counted as stall */
         if (atomic_load(&c->jobs[i].failed)) {
             c->read_failed = true;
             status = GGML_STATUS_FAILED;
@@ -173,7 +174,9 @@ enum ggml_status collect_flush(struct collect *c) {
         }
     }
     collect_clear(c);
-    c->compute_s += clock_seconds() - t0;
+    timing_switch(c->timing, TIMING_BOOKKEEPING, clock_seconds());
+    timing_move(c->timing, TIMING_EXPERT, TIMING_STALL, c->idle.total); /* the kernel waits inside the graph */
+    c->idle.total = 0;
     return status;
 }
 
@@ -295,6 +298,7 @@ struct kernel_job *collect_add_job(struct collect *c, struct ggml_tensor *node, 
         .convert = c->traits(type)->from_float,
         .node = {node},
         .n_mats = 1,
+        .idle = &c->idle,
         .rows = rows,
         .row_bytes = row_bytes,
     };

@@ -10,6 +10,8 @@
 #include "backend/route.h"
 #include "ggml-backend.h"
 #include "ggml.h"
+#include "stream/idle.h"
+#include "stream/timing.h"
 
 /* Rows that must go back to a node's output after the graph ran. */
 struct collect_scatter {
@@ -37,7 +39,8 @@ struct collect {
     int32_t *zeros;                  /* expert ids of one-expert nodes: all 0; zeros_cap entries */
     int64_t zeros_cap;               /* rows that one node can have */
     bool read_failed;                /* the last run lacked weights that could not be read */
-    double compute_s;                /* seconds of running since the owner last took them */
+    struct timing *timing;           /* of the split that runs now, the owner's: running is booked there */
+    struct idle idle;                /* of the kernel nodes, which run one after the other */
 };
 
 /* Set up over cpu, which is taken over on success. route is read whenever rows are added. */

@@ -17,9 +17,15 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "gguf.h"
 #include "stream/error.h"
 
-struct sluice_device sluice_device = {.dense_lock = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
+struct sluice_device sluice_device = {
+    .dense_lock = PTHREAD_MUTEX_INITIALIZER,
+    .resize_lock = PTHREAD_MUTEX_INITIALIZER,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .steps = {.lock = PTHREAD_MUTEX_INITIALIZER},
+};
 
 void device_report(const struct sluice_error *err) {
     pthread_mutex_lock(&sluice_device.lock);
@@ -117,6 +123,9 @@ static ggml_guid backend_guid = {0x51, 0x1c, 0xe0, 0x9a, 0x63, 0x0d, 0x4f, 0x21,
 
 static void backend_set_threads(ggml_backend_t backend, int n) {
     block_set_threads(backend->context, n);
+    pthread_mutex_lock(&sluice_device.lock);
+    sluice_device.threads = n;
+    pthread_mutex_unlock(&sluice_device.lock);
 }
 
 /* ---- device ---------------------------------------------------------------------------------- */
@@ -150,6 +159,25 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
     props->caps.mmap_support = true;
 }
 
+/* The architecture, for the CSV file's comments. Here, where nothing is measured: it parses the whole metadata. */
+static void device_read_architecture(void) {
+    char path[4096], name[sizeof sluice_device.architecture] = "unknown";
+    engine_file_path(sluice_device.engine, path, sizeof path);
+    if (!path[0]) {
+        return; /* programs may make a context without weights first, to see what they need */
+    }
+    const struct gguf_init_params params = {.no_alloc = true};
+    struct gguf_context *g = gguf_init_from_file(path, params);
+    const int64_t key = g ? gguf_find_key(g, "general.architecture") : -1;
+    if (key >= 0 && gguf_get_kv_type(g, key) == GGUF_TYPE_STRING) {
+        snprintf(name, sizeof name, "%s", gguf_get_val_str(g, key));
+    }
+    gguf_free(g);
+    pthread_mutex_lock(&sluice_device.lock);
+    memcpy(sluice_device.architecture, name, sizeof name);
+    pthread_mutex_unlock(&sluice_device.lock);
+}
+
 static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
     (void)params;
     struct sluice_error err;
@@ -163,6 +191,10 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
         return NULL;
     }
     buffer_advise_pages();
+    step_publish();
+    if (sluice_device.csv_wanted && !sluice_device.architecture[0]) {
+        device_read_architecture();
+    }
     ggml_backend_t backend = calloc(1, sizeof *backend);
     ggml_backend_t cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     struct block_exec *x = backend && cpu ? block_create(cpu, sluice_device.engine) : NULL;

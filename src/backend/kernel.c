@@ -12,12 +12,16 @@
  * Same bytes: a row's result is ggml's vec_dot of that type on the same converted input, computed
  * whole by one thread, as in the stock node; which thread does it, and when, does not matter.
  *
- * Threads that wait sleep (stream/event.c): a spinning one would take the core of a reader.
+ * Threads that wait sleep (stream/event.c): a spinning one would take the core of a reader. While one
+ * waits and another computes, the read is hidden; what counts as stall is the time in which all wait
+ * (stream/idle.h). No thread leaves this node while a part is outstanding, so all means all.
  */
 #include "backend/kernel.h"
 
 #include <dlfcn.h>
 #include <string.h>
+
+#include "stream/clock.h"
 
 enum { KERNEL_CHUNK = 64 }; /* rows taken at a time, as in ggml's own kernel for one column */
 
@@ -87,7 +91,7 @@ static void kernel_rows(struct kernel_job *j, int m, int k) {
 /* The node that multiplies. */
 static void kernel_multiply(struct ggml_tensor *dst, int ith, int nth, void *userdata) {
     (void)dst;
-    (void)nth;
+    (void)ith;
     struct kernel_job *j = userdata;
     uint64_t left[KERNEL_MATS]; /* ranks whose chunks are not all taken, as far as this thread knows */
     for (int m = 0; m < j->n_mats; m++) {
@@ -118,11 +122,9 @@ static void kernel_multiply(struct ggml_tensor *dst, int ith, int nth, void *use
             return;
         }
         if (!worked) {
-            /* One thread's waiting is the block's: the others wait for the same parts. */
-            const double waited = engine_wait(j->engine, seen, ith == 0 ? j->phase : ENGINE_PHASES);
-            if (ith == 0) {
-                j->stall_s += waited;
-            }
+            idle_enter(j->idle, nth, clock_seconds());
+            engine_wait(j->engine, seen);
+            idle_leave(j->idle, nth, clock_seconds());
         }
     }
 }

@@ -10,6 +10,7 @@
 #include "ggml-cpu.h"
 #include "ggml.h"
 #include "stream/engine.h"
+#include "stream/idle.h"
 
 enum {
     KERNEL_MATS = 2,   /* matmuls of one input that run as one node: gate and up */
@@ -30,8 +31,7 @@ struct kernel_job {
     size_t row_bytes;                                 /* from one row to the next */
     _Atomic int32_t next[KERNEL_MATS * KERNEL_RANKS]; /* by mat and rank: the chunk of rows to take next */
     _Atomic bool failed;                              /* a read failed: the output is not to be used */
-    double stall_s;                                   /* seconds that thread 0 waited for weights; it alone writes */
-    enum engine_phase phase;                          /* to account waiting to */
+    struct idle *idle;                                /* counts the time in which all threads wait for weights */
 };
 
 /* ggml_get_type_traits_cpu of the CPU backend that is loaded, or NULL: then there is no kernel. */

@@ -6,8 +6,9 @@
  * without streaming (a user would measure the wrong thing) nor in ending the host program from
  * inside a library: the device registers, and every model load fails with the message.
  *
- * SLUICE_STATS=FILE writes the counters as one JSON object when the process ends, for tests and
- * scripts that watch a stock program.
+ * SLUICE_CSV=FILE gets a row per step that the backend sees (step.c). A file that cannot be opened is
+ * treated like a bad setting. SLUICE_STATS=FILE writes the counters as one JSON object when the process ends, for tests
+ * and scripts that watch a stock program.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,6 +47,14 @@ static void plugin_write_stats(void) {
     }
 }
 
+/* atexit: what is still to be written of SLUICE_CSV. */
+static void plugin_end_csv(void) {
+    struct sluice_error err;
+    if (step_csv_close(&err)) {
+        fprintf(stderr, "sluice: %s\n", err.message);
+    }
+}
+
 ggml_backend_reg_t ggml_backend_init(void) {
     struct sluice_settings s;
     struct sluice_error bad, err;
@@ -59,6 +68,13 @@ ggml_backend_reg_t ggml_backend_init(void) {
         return NULL;
     }
     sluice_device.bad_settings = bad;
+    const char *csv = getenv("SLUICE_CSV");
+    if (csv && step_csv_open(csv, &err)) {
+        sluice_device.bad_settings = sluice_device.bad_settings.status ? sluice_device.bad_settings : err;
+    } else if (csv) {
+        sluice_device.csv_wanted = true;
+        atexit(plugin_end_csv);
+    }
     if (getenv("SLUICE_STATS")) {
         atexit(plugin_write_stats);
     }

@@ -110,6 +110,10 @@ static const struct cli_option *find_option(const struct cli_command *cmd, const
     return NULL;
 }
 
+bool cli_has_option(const struct cli_command *cmd, const char *name) {
+    return find_option(cmd, name, strlen(name)) != NULL;
+}
+
 static int bad_value(const struct cli_command *cmd, const struct cli_option *o, const char *spelled, int spelled_len,
                      const char *value) {
     if (o->expect) {
@@ -160,6 +164,8 @@ static void set_defaults(const struct cli_command *cmd, struct cli_config *c) {
     c->top_p = 0.95;
     c->min_p = 0.05;
     c->seed = -1;
+    c->bench = (struct cli_bench){
+        .budgets = "auto", .gen = 64, .prompt = 64, .runs = 3, .max_seconds = 300, .probe_seconds = 2};
 }
 
 int cli_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_config *c) {

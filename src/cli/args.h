@@ -9,17 +9,35 @@
 #include <stdint.h>
 
 enum {
-    CLI_EXIT_OK = 0,      /* it did what was asked */
-    CLI_EXIT_FAILED = 1,  /* something went wrong while it ran */
-    CLI_EXIT_USAGE = 2,   /* the command line or a setting has no meaning */
-    CLI_NOT_GIVEN = -2,   /* an integer option whose default depends on the command */
-    CLI_SETTINGS_MAX = 16 /* settings that one command line may give */
+    CLI_EXIT_OK = 0,       /* it did what was asked */
+    CLI_EXIT_FAILED = 1,   /* something went wrong while it ran */
+    CLI_EXIT_USAGE = 2,    /* the command line or a setting has no meaning */
+    CLI_NOT_GIVEN = -2,    /* an integer option whose default depends on the command */
+    CLI_SETTINGS_MAX = 16, /* settings that one command line may give */
+    CLI_VARIANTS_MAX = 16  /* of one `sluice bench` */
 };
 
 /* A setting of sluice.h given on the command line. Applied after the environment. */
 struct cli_setting {
     const char *name;  /* as sluice_settings_set wants it, static */
     const char *value; /* its text, from argv or static */
+};
+
+/* What only `sluice bench` takes. Text points into argv. */
+struct cli_bench {
+    const char *budgets;                    /* --budgets, a list with commas */
+    const char *baselines;                  /* --baseline, a list with commas; NULL: none */
+    const char *variants[CLI_VARIANTS_MAX]; /* each --variant: "NAME: options" */
+    const char *memory;                     /* --memory, a size; NULL: no limit */
+    const char *drop;                       /* --drop-caches: machine, model or no; NULL: machine, else model */
+    const char *json;                       /* --json FILE; NULL: not given */
+    const char *keep;                       /* --keep DIR; NULL: nothing is kept */
+    size_t n_variants;                      /* used entries of variants */
+    int64_t gen;                            /* tokens generated and measured per run */
+    int64_t prompt;                         /* tokens of the prompt */
+    int64_t runs;                           /* of each variant */
+    double max_seconds;                     /* a run is stopped after so long */
+    double probe_seconds;                   /* each of the disk's probes reads for so long; 0: none */
 };
 
 /* What the command line says. Text points into argv. */
@@ -33,6 +51,7 @@ struct cli_config {
     int64_t n_predict;                             /* tokens to generate; -1: no limit; or CLI_NOT_GIVEN */
     int64_t n_ctx;                                 /* context, tokens; 0: as the model was trained */
     int64_t n_threads;                             /* compute threads; 0: one per processor */
+    int64_t n_prompt;                              /* use so many tokens of the prompt; 0: all */
     int64_t n_ubatch;                              /* prompt tokens per batch */
     int64_t n_expert_used;                         /* experts per token; 0: as the model says */
     double temp;                                   /* see sluice_sampling */
@@ -40,9 +59,13 @@ struct cli_config {
     double min_p;                                  /* see sluice_sampling */
     int64_t top_k;                                 /* see sluice_sampling */
     int64_t seed;                                  /* -1: a random one */
+    bool ignore_eos;                               /* --ignore-eos */
+    const char *csv;                               /* --csv; NULL: not given */
+    struct cli_bench bench;                        /* of `sluice bench` */
     bool resident;                                 /* --resident */
     bool compare;                                  /* --compare-resident */
     bool json;                                     /* --json */
+    bool once;                                     /* --once */
     bool quiet;                                    /* --quiet */
     bool help;                                     /* --help: nothing else was checked */
     struct cli_setting settings[CLI_SETTINGS_MAX]; /* in the order given */
@@ -98,6 +121,9 @@ bool cli_set_setting(const struct cli_option *o, const char *value, struct cli_c
  * line. With --help it stops at once with c->help set.
  */
 int cli_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_config *c);
+
+/* Does the command have an option of this name ("--memory")? */
+bool cli_has_option(const struct cli_command *cmd, const char *name);
 
 /* Print the help page to standard output. Returns an exit code. */
 int cli_help(const struct cli_command *cmd);

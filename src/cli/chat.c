@@ -47,11 +47,8 @@ static const struct cli_option chat_options[] = {
 };
 
 static const struct cli_group groups[] = {
-    {"Conversation", chat_options},
-    {"Model", cli_model_options},
-    {"Expert cache", cli_cache_options},
-    {"Generation", cli_sampling_options},
-    {NULL, NULL},
+    {"Conversation", chat_options},       {"Model", cli_model_options},       {"Expert cache", cli_cache_options},
+    {"Generation", cli_sampling_options}, {"Measuring", cli_measure_options}, {NULL, NULL},
 };
 
 static const struct cli_command command = {
@@ -78,7 +75,7 @@ struct talk {
 static bool on_text(void *user, const char *text, size_t n) {
     struct talk *t = user;
     t->write_failed = !cli_write(t->config->command, text, n) || !cli_text_add(&t->answer, text, n);
-    return !t->write_failed;
+    return !t->write_failed && !t->session.csv_failed;
 }
 
 /* One line after an answer: what this turn cost. */
@@ -108,7 +105,7 @@ static int answer(struct talk *t, uint64_t fed, double fed_s, const struct sluic
     if (sluice_runner_generate(t->session.runner, t->config->n_predict, on_text, t, &made, &err)) {
         return cli_session_fail(&t->session, &err);
     }
-    if (t->write_failed || !cli_write(t->config->command, "\n", 1)) {
+    if (t->session.csv_failed || t->write_failed || !cli_write(t->config->command, "\n", 1)) {
         return CLI_EXIT_FAILED;
     }
     if (!t->config->quiet) {
@@ -212,6 +209,8 @@ int cli_chat(int argc, char **argv) {
         }
         rc = converse(&t);
     }
+    const int ended = cli_session_end_csv(&t.session);
+    rc = rc ? rc : ended;
     sluice_chat_free(t.chat);
     cli_text_free(&t.answer);
     cli_session_close(&t.session);

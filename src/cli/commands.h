@@ -5,9 +5,16 @@
 #ifndef SLUICE_CLI_COMMANDS_H
 #define SLUICE_CLI_COMMANDS_H
 
+#include "cli/args.h"
+
 int cli_run(int argc, char **argv);
 int cli_chat(int argc, char **argv);
 int cli_exec(int argc, char **argv);
 int cli_info(int argc, char **argv);
+int cli_top(int argc, char **argv);
+int cli_bench(int argc, char **argv);
+
+/* What `run` takes: `bench` starts it, and checks the options that it is asked to pass on. */
+extern const struct cli_command cli_run_command;
 
 #endif

@@ -19,7 +19,9 @@ static const struct command commands[] = {
     {"run", "generate text from a prompt", cli_run},
     {"chat", "talk to a model", cli_chat},
     {"exec", "start a llama.cpp program with streaming", cli_exec},
+    {"bench", "measure speed, bytes and memory at several cache sizes", cli_bench},
     {"info", "what a model needs: experts, bytes per token, dense bytes", cli_info},
+    {"top", "watch the processes that stream", cli_top},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -49,7 +51,8 @@ static int print_version(void) {
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) {
-        return cli_fail(CLI_EXIT_USAGE, "sluice", "no command: one of run, chat, exec, info (see sluice --help)");
+        return cli_fail(CLI_EXIT_USAGE, "sluice",
+                        "no command: one of run, chat, exec, bench, info, top (see sluice --help)");
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         return print_help();
@@ -62,6 +65,6 @@ int main(int argc, char **argv) {
             return commands[i].run(argc - 1, argv + 1);
         }
     }
-    return cli_fail(CLI_EXIT_USAGE, "sluice", "unknown command %s: one of run, chat, exec, info (see sluice --help)",
-                    name);
+    return cli_fail(CLI_EXIT_USAGE, "sluice",
+                    "unknown command %s: one of run, chat, exec, bench, info, top (see sluice --help)", name);
 }

@@ -53,6 +53,18 @@ const struct cli_option cli_model_options[] = {
     {0},
 };
 
+const struct cli_option cli_measure_options[] = {
+    {.name = "--csv",
+     .metavar = "FILE",
+     .set = cli_set_text,
+     .min = 1,
+     .expect = "a file name",
+     .offset = FIELD(csv),
+     .help = "write one row per step: where its time went, what was read, hit and\nmissed; settings in comments before "
+             "the table"},
+    {0},
+};
+
 const struct cli_option cli_cache_options[] = {
     {.name = "--cache",
      .metavar = "SIZE",
@@ -111,6 +123,11 @@ const struct cli_option cli_cache_options[] = {
      .setting = "direct_io",
      .fixed = "0",
      .help = "read through the page cache"},
+    {.name = "--no-publish",
+     .set = cli_set_setting,
+     .setting = "publish",
+     .fixed = "0",
+     .help = "do not show counters to `sluice top`"},
     {0},
 };
 

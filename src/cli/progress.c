@@ -25,13 +25,23 @@ static void on_sigint(int sig) {
     }
 }
 
-void cli_interrupt_install(void) {
+static void install(int sig) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     sigemptyset(&action.sa_mask);
     action.sa_handler = on_sigint;
     action.sa_flags = 0; /* no SA_RESTART: reading a line must return */
-    sigaction(SIGINT, &action, NULL);
+    sigaction(sig, &action, NULL);
+}
+
+void cli_interrupt_install(void) {
+    install(SIGINT);
+}
+
+void cli_interrupt_install_all(void) {
+    install(SIGINT);
+    install(SIGTERM);
+    install(SIGHUP);
 }
 
 bool cli_interrupted(void) {
@@ -73,6 +83,12 @@ void cli_progress_percent(struct cli_progress *p, const char *what, double fract
 void cli_progress_tokens(struct cli_progress *p, const char *what, uint64_t done, uint64_t total) {
     if (due(p)) {
         fprintf(stderr, "\r\033[K%s %" PRIu64 "/%" PRIu64 " tokens", what, done, total);
+    }
+}
+
+void cli_progress_seconds(struct cli_progress *p, const char *what, double seconds) {
+    if (due(p)) {
+        fprintf(stderr, "\r\033[K%s, %.0f s", what, seconds);
     }
 }
 

@@ -21,6 +21,9 @@ void cli_progress_start(struct cli_progress *p, bool quiet);
 void cli_progress_percent(struct cli_progress *p, const char *what, double fraction);
 void cli_progress_tokens(struct cli_progress *p, const char *what, uint64_t done, uint64_t total);
 
+/* Show "what, 12 s". */
+void cli_progress_seconds(struct cli_progress *p, const char *what, double seconds);
+
 /* Remove the line, before anything else is printed. */
 void cli_progress_clear(struct cli_progress *p);
 
@@ -30,6 +33,9 @@ void cli_progress_clear(struct cli_progress *p);
  */
 void cli_interrupt_install(void);
 bool cli_interrupted(void);
+
+/* Treat SIGTERM and SIGHUP like SIGINT, for a command that must clean up after itself. */
+void cli_interrupt_install_all(void);
 void cli_interrupt_reset(void);
 
 /* End as a process that SIGINT killed, which is what a shell wants to see after Ctrl-C. */

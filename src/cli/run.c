@@ -40,6 +40,21 @@ static const struct cli_option input_options[] = {
     {0},
 };
 
+static const struct cli_option length_options[] = {
+    {.name = "--prompt-tokens",
+     .metavar = "N",
+     .set = cli_set_integer,
+     .min = 1,
+     .max = 16777216,
+     .offset = offsetof(struct cli_config, n_prompt),
+     .help = "use the first N tokens of the prompt (all). For measurements"},
+    {.name = "--ignore-eos",
+     .set = cli_set_true,
+     .offset = offsetof(struct cli_config, ignore_eos),
+     .help = "never choose a token that ends the text, so that exactly -n tokens are\ngenerated. For measurements"},
+    {0},
+};
+
 static const struct cli_option output_options[] = {
     {.name = "--json",
      .set = cli_set_true,
@@ -64,11 +79,13 @@ static const struct cli_group groups[] = {
     {"Model", cli_model_options},
     {"Expert cache", cli_cache_options},
     {"Generation", cli_sampling_options},
+    {"Fixed length", length_options},
+    {"Measuring", cli_measure_options},
     {"Output", output_options},
     {NULL, NULL},
 };
 
-static const struct cli_command command = {
+const struct cli_command cli_run_command = {
     .name = "sluice run",
     .usage = "sluice run -m MODEL (-p TEXT | -f FILE | -) [options]",
     .about = "Generates text from a prompt given with -p, in a file, or on standard input (-).\n"
@@ -131,7 +148,7 @@ static bool on_text(void *user, const char *text, size_t n) {
         run->write_failed = !cli_write(run->config->command, text, n);
         run->last = text[n - 1];
     }
-    return !run->write_failed;
+    return !run->write_failed && !run->session.csv_failed;
 }
 
 /* Tokens of the prompt, checked against the context. */
@@ -143,6 +160,9 @@ static int tokenize(struct run *run, const struct cli_text *prompt, int32_t **to
     }
     if (*n == 0) {
         return cli_fail(CLI_EXIT_USAGE, s->config->command, "the prompt has no tokens");
+    }
+    if (s->config->n_prompt && *n > (size_t)s->config->n_prompt) {
+        *n = (size_t)s->config->n_prompt;
     }
     if (*n > sluice_runner_n_ctx(s->runner)) {
         return cli_fail(CLI_EXIT_USAGE, s->config->command,
@@ -179,6 +199,8 @@ static int generate(struct run *run, const int32_t *tokens, size_t n) {
         r->first_token_s = r->made.first_at > 0 ? r->made.first_at - start : 0;
     }
     cli_phase_set(&r->generation, &after_prompt, &r->total, r->made.steps, r->made.steps_s);
+    r->prompt.times = s->times[SLUICE_PHASE_PROMPT];
+    r->generation.times = s->times[SLUICE_PHASE_GENERATION];
     cli_session_mode(s, r->mode, sizeof r->mode);
     sluice_get_plan(&r->plan);
     r->peak_bytes = cli_memory_peak(); /* before a comparison loads the model resident */
@@ -186,7 +208,8 @@ static int generate(struct run *run, const int32_t *tokens, size_t n) {
     if (run->last && run->last != '\n' && isatty(STDOUT_FILENO)) {
         cli_write(s->config->command, "\n", 1);
     }
-    return run->write_failed ? CLI_EXIT_FAILED : CLI_EXIT_OK;
+    const int rc = cli_session_end_csv(s);
+    return run->write_failed ? CLI_EXIT_FAILED : rc;
 }
 
 /* --compare-resident: the streaming runner is freed first, both do not fit in memory. */
@@ -261,9 +284,9 @@ int cli_run(int argc, char **argv) {
     struct cli_config config;
     struct run run = {.config = &config};
     struct cli_text prompt = {0};
-    int rc = cli_parse(&command, argc, argv, &config);
+    int rc = cli_parse(&cli_run_command, argc, argv, &config);
     if (rc || config.help) {
-        return rc ? rc : cli_help(&command);
+        return rc ? rc : cli_help(&cli_run_command);
     }
     if (config.compare && config.resident) {
         return cli_fail(CLI_EXIT_USAGE, config.command, "--resident and --compare-resident contradict each other");

@@ -8,6 +8,7 @@
 #include "cli/session.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -45,6 +46,59 @@ static void hook_prompt(void *user, uint64_t done, uint64_t total) {
     }
 }
 
+/* --csv failed: say so, once. The command goes on to its next possible end and fails there. */
+static void csv_failed(struct cli_session *s, const struct sluice_error *err) {
+    cli_progress_clear(&s->progress);
+    cli_fail(0, s->config->command, "%s", err->message);
+    csv_close(s->csv, NULL);
+    s->csv = NULL;
+    s->csv_failed = true;
+}
+
+/* What is in force, before the first row: what auto decided is only known after the first step. */
+static void csv_facts(struct cli_session *s) {
+    const bool streaming = !s->config->resident;
+    struct sluice_stats st;
+    char mode[512];
+    sluice_get_stats(&st);
+    cli_session_mode(s, mode, sizeof mode);
+    csv_fact(s->csv, "model", "%s", s->config->model);
+    csv_fact(s->csv, "architecture", "%s", s->gguf->architecture);
+    csv_fact(s->csv, "mode", "%s", mode);
+    csv_settings(s->csv, &s->settings, &st, streaming && st.tensors > 0);
+    csv_fact(s->csv, "threads", "%d", s->params.n_threads);
+    csv_fact(s->csv, "ubatch", "%" PRIu32, s->params.n_ubatch);
+    csv_fact(s->csv, "ctx", "%" PRIu32, sluice_runner_n_ctx(s->runner));
+    csv_fact(s->csv, "n_expert_used", "%" PRIu32, s->params.n_expert_used);
+    csv_fact(s->csv, "steps", "whole llama_decode calls");
+}
+
+static void hook_step(void *user, const struct sluice_step *step) {
+    struct cli_session *s = user;
+    struct sluice_error err;
+    cli_times_add(&s->times[step->phase], step);
+    if (s->csv && csv_rows(s->csv) == 0) {
+        csv_facts(s);
+    }
+    if (s->csv && csv_row(s->csv, step, &err)) {
+        csv_failed(s, &err);
+    }
+}
+
+int cli_session_end_csv(struct cli_session *s) {
+    struct sluice_error err;
+    if (s->csv && csv_rows(s->csv) == 0 && s->runner) {
+        csv_facts(s);
+    }
+    if (csv_close(s->csv, &err)) {
+        cli_fail(0, s->config->command, "%s", err.message);
+        s->csv_failed = true;
+    }
+    s->csv = NULL;
+    s->params.hooks.step = NULL;
+    return s->csv_failed ? CLI_EXIT_FAILED : CLI_EXIT_OK;
+}
+
 /* A seed for a user who gave none. Told in the summary, so that the run can be repeated. */
 static uint32_t random_seed(void) {
     uint32_t seed;
@@ -79,8 +133,13 @@ static void session_params(struct cli_session *s) {
                      .top_p = (float)c->top_p,
                      .min_p = (float)c->min_p,
                      .top_k = (int32_t)c->top_k,
+                     .no_end = c->ignore_eos,
                      .seed = c->seed >= 0 ? (uint32_t)c->seed : random_seed()},
-        .hooks = {.interrupted = hook_interrupted, .loading = hook_loading, .prompt = hook_prompt, .user = s},
+        .hooks = {.interrupted = hook_interrupted,
+                  .loading = hook_loading,
+                  .prompt = hook_prompt,
+                  .step = hook_step,
+                  .user = s},
         .n_ctx = (uint32_t)c->n_ctx,
         .n_ubatch = (uint32_t)c->n_ubatch,
         .n_threads = c->n_threads ? (int)c->n_threads : sluice_cpu_count(),
@@ -90,7 +149,6 @@ static void session_params(struct cli_session *s) {
 }
 
 int cli_session_open(struct cli_session *s, const struct cli_config *c) {
-    struct sluice_settings settings;
     struct sluice_error err;
     double start = sluice_clock();
     memset(s, 0, sizeof *s);
@@ -106,14 +164,17 @@ int cli_session_open(struct cli_session *s, const struct cli_config *c) {
     if (c->n_expert_used && sluice_info_check_top_k(s->gguf, (uint64_t)c->n_expert_used, &err)) {
         return cli_fail(CLI_EXIT_USAGE, c->command, "--n-expert-used %d: %s", (int)c->n_expert_used, err.message);
     }
-    int rc = session_settings(c, &settings);
+    int rc = session_settings(c, &s->settings);
     if (rc) {
         return rc;
+    }
+    if (c->csv && csv_open(&s->csv, c->csv, &err)) {
+        return cli_fail(CLI_EXIT_FAILED, c->command, "%s", err.message);
     }
     cli_interrupt_install();
     cli_progress_start(&s->progress, c->quiet);
     sluice_runner_setup(&s->log, c->command);
-    if (!c->resident && sluice_register(&settings, &err)) {
+    if (!c->resident && sluice_register(&s->settings, &err)) {
         return cli_fail(err.status == SLUICE_ERR_ARG ? CLI_EXIT_USAGE : CLI_EXIT_FAILED, c->command, "%s", err.message);
     }
     sluice_mapping_set_lazy(!c->resident);
@@ -132,6 +193,8 @@ int cli_session_open(struct cli_session *s, const struct cli_config *c) {
 
 void cli_session_close(struct cli_session *s) {
     cli_progress_clear(&s->progress);
+    csv_close(s->csv, NULL); /* only after a failure: else cli_session_end_csv did it */
+    s->csv = NULL;
     sluice_runner_free(s->runner);
     sluice_gguf_free(s->gguf);
     s->runner = NULL;

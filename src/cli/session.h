@@ -6,6 +6,8 @@
 
 #include "cli/args.h"
 #include "cli/progress.h"
+#include "cli/times.h"
+#include "plan/csv.h"
 #include "runner/gguf_check.h"
 #include "runner/runner.h"
 
@@ -19,6 +21,10 @@ struct cli_session {
     const char *feeding;                /* what the prompt hook calls the work: "prompt" */
     double load_s;                      /* seconds from the start until the model was open */
     bool mode_shown;                    /* the mode line was printed, or is not wanted */
+    struct sluice_settings settings;    /* as registered */
+    struct csv *csv;                    /* --csv: a row per step goes there; NULL: not wanted, or it failed */
+    bool csv_failed;                    /* it failed, and a line was printed: the command must fail */
+    struct cli_times times[2];          /* sums over the steps so far, by enum sluice_phase */
 };
 
 /*
@@ -26,6 +32,12 @@ struct cli_session {
  * Returns 0 or an exit code after printing one line. cli_session_close in either case.
  */
 int cli_session_open(struct cli_session *s, const struct cli_config *c);
+
+/*
+ * Nothing more will be computed: end the CSV file. Returns an exit code, not 0 if any of it could not be
+ * written; a line was printed then.
+ */
+int cli_session_end_csv(struct cli_session *s);
 
 /* Free everything. */
 void cli_session_close(struct cli_session *s);

@@ -100,6 +100,9 @@ static void print_phase(FILE *out, const char *name, const struct cli_phase *p, 
                 100 * hit_rate(p), p->counted.stall_s);
     }
     fputc('\n', out);
+    if (streaming) {
+        cli_times_print(&p->times, out);
+    }
 }
 
 void cli_summary_print(const struct cli_report *r, FILE *out) {
@@ -135,15 +138,21 @@ static bool put_count(json_t *object, const char *key, uint64_t n) {
 static json_t *phase_json(const struct cli_phase *p, bool streaming) {
     json_t *o = json_object();
     const struct sluice_phase_stats *c = &p->counted;
+    const struct sluice_step *t = &p->times.sum;
     bool ok = put_count(o, "tokens", p->tokens) && put(o, "seconds", json_real(p->seconds)) &&
-              put(o, "tokens_per_second", json_real(ratio((double)p->tokens, p->seconds)));
+              put(o, "tokens_per_second", json_real(ratio((double)p->tokens, p->seconds))) &&
+              put_count(o, "steps", p->times.steps) && put(o, "step_seconds", json_real(t->wall_s)) &&
+              put(o, "other_seconds", json_real(t->other_s)) && put_count(o, "minor_faults", t->minor_faults) &&
+              put_count(o, "major_faults", t->major_faults) && put(o, "cpu_seconds", json_real(t->cpu_s));
     if (streaming) {
         ok = ok && put_count(o, "read_bytes", c->read_bytes) && put_count(o, "reads", c->reads) &&
              put(o, "mib_per_token", json_real(mib_per_token(p))) && put_count(o, "routed", c->routed) &&
              put_count(o, "hits", c->hits) && put_count(o, "misses", c->misses) &&
              put_count(o, "hit_bytes", c->hit_bytes) && put_count(o, "miss_bytes", c->miss_bytes) &&
              put(o, "hit_rate", json_real(hit_rate(p))) && put(o, "wait_seconds", json_real(c->stall_s)) &&
-             put(o, "expert_compute_seconds", json_real(c->compute_s));
+             put(o, "expert_compute_seconds", json_real(c->compute_s)) &&
+             put(o, "bookkeeping_seconds", json_real(t->bookkeeping_s)) && put_count(o, "evictions", t->evictions) &&
+             put(o, "queue_mean", json_real(t->queue_mean)) && put_count(o, "queue_max", t->queue_max);
     }
     if (!ok) {
         json_decref(o);

@@ -15,6 +15,7 @@ struct cli_phase {
     uint64_t tokens;                   /* tokens computed in it */
     double seconds;                    /* wall time of computing them */
     struct sluice_phase_stats counted; /* what sluice did in it, both kinds of batches together */
+    struct cli_times times;            /* its steps, added up; of failed and interrupted ones nothing */
 };
 
 struct cli_report {

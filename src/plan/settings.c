@@ -22,6 +22,7 @@ void sluice_settings_default(struct sluice_settings *s) {
         .direct_io = true,
         .io = SLUICE_IO_AUTO,
         .io_threads = 4,
+        .publish = true,
     };
 }
 
@@ -171,6 +172,10 @@ static bool set_kernel(struct sluice_settings *s, const char *v) {
     return s->reference_kernel || strcmp(v, "fused") == 0;
 }
 
+static bool set_publish(struct sluice_settings *s, const char *v) {
+    return settings_bool(v, &s->publish);
+}
+
 static bool set_quiet(struct sluice_settings *s, const char *v) {
     return settings_bool(v, &s->quiet);
 }
@@ -192,6 +197,7 @@ static const struct {
     {"direct_io", "SLUICE_DIRECT_IO", set_direct, "0 or 1"},
     {"lookahead", "SLUICE_LOOKAHEAD", set_lookahead, "0 or 1"},
     {"kernel", "SLUICE_KERNEL", set_kernel, "fused or reference"},
+    {"publish", "SLUICE_PUBLISH", set_publish, "0 or 1"},
     {"quiet", "SLUICE_QUIET", set_quiet, "0 or 1"},
 };
 

@@ -2,7 +2,10 @@
  * generate.c - text to tokens, tokens to text, and the loop between.
  *
  * The sampler chain has the order of llama.cpp's own programs: top-k, top-p, min-p, temperature,
- * then the random choice, preceded by the tokens that a model's file says must never be chosen.
+ * then the random choice, preceded by the tokens that must never be chosen: those that the model's file
+ * says, and with no_end all that end a text. The latter is how measurements get the same number of
+ * tokens everywhere; it is the logit bias of llama.cpp's own --ignore-eos, before everything else, so
+ * that the likeliest of the other tokens is chosen as if the end had never been a choice.
  * With temperature 0 it is the likeliest token and nothing else.
  */
 #include <inttypes.h>
@@ -20,22 +23,30 @@ struct held {
     size_t cap; /* bytes allocated */
 };
 
-/* The model's own list of tokens that must not be chosen, as a logit bias. NULL: it has none. */
-static struct llama_sampler *suppress_new(const struct llama_vocab *vocab, bool *failed) {
-    int32_t n = 0;
-    const llama_token *tokens = llama_vocab_get_suppress_tokens(vocab, &n);
-    if (!tokens || n <= 0) {
-        return NULL;
-    }
-    llama_logit_bias *bias = calloc((size_t)n, sizeof *bias);
+/* The tokens that must not be chosen, as a logit bias. NULL: there are none. */
+static struct llama_sampler *suppress_new(const struct llama_vocab *vocab, bool no_end, bool *failed) {
+    int32_t n_listed = 0, n = 0;
+    const int32_t n_vocab = llama_vocab_n_tokens(vocab);
+    const llama_token *tokens = llama_vocab_get_suppress_tokens(vocab, &n_listed);
+    n_listed = tokens && n_listed > 0 ? n_listed : 0;
+    llama_logit_bias *bias = calloc((size_t)n_listed + (size_t)n_vocab + 1, sizeof *bias);
     if (!bias) {
         *failed = true;
         return NULL;
     }
-    for (int32_t i = 0; i < n; i++) {
-        bias[i] = (llama_logit_bias){.token = tokens[i], .bias = -INFINITY};
+    for (int32_t i = 0; i < n_listed; i++) {
+        bias[n++] = (llama_logit_bias){.token = tokens[i], .bias = -INFINITY};
     }
-    struct llama_sampler *s = llama_sampler_init_logit_bias(llama_vocab_n_tokens(vocab), n, bias);
+    for (llama_token t = 0; no_end && t < n_vocab; t++) {
+        if (llama_vocab_is_eog(vocab, t)) {
+            bias[n++] = (llama_logit_bias){.token = t, .bias = -INFINITY};
+        }
+    }
+    if (n == 0) {
+        free(bias);
+        return NULL;
+    }
+    struct llama_sampler *s = llama_sampler_init_logit_bias(n_vocab, n, bias);
     free(bias);
     *failed = s == NULL;
     return s;
@@ -46,7 +57,7 @@ struct llama_sampler *sluice_sampler_new(const struct sluice_sampling *s, const 
     bool failed = false;
     params.no_perf = true;
     struct llama_sampler *chain = llama_sampler_chain_init(params);
-    struct llama_sampler *suppress = suppress_new(vocab, &failed);
+    struct llama_sampler *suppress = suppress_new(vocab, s->no_end, &failed);
     if (!chain || failed) {
         llama_sampler_free(chain);
         llama_sampler_free(suppress);
@@ -159,13 +170,14 @@ static int generate_loop(struct sluice_runner *r, int64_t n_max, struct held *h,
             return 0;
         }
         double start = sluice_clock();
-        rc = sluice_runner_decode(r, &token, 1, &out->stop, err);
+        rc = sluice_runner_decode(r, SLUICE_PHASE_GENERATION, &token, 1, &out->stop, err);
         if (rc || out->stop) {
             return rc;
         }
         r->pending = -1;
         out->steps++;
         out->steps_s += sluice_clock() - start;
+        sluice_runner_tell_step(r);
     }
     out->stop = SLUICE_STOP_LENGTH;
     return 0;

@@ -48,7 +48,7 @@ static bool has_part(const char *name, const char *part) {
     return at && (at[strlen(part)] == '.' || at[strlen(part)] == '\0');
 }
 
-static bool is_expert(const struct sluice_gguf_tensor *t, uint64_t experts) {
+bool sluice_info_streams(const struct sluice_gguf_tensor *t, uint64_t experts) {
     if (experts < 2 || t->n_dims < 3 || layer_of(t->name) < 0) {
         return false; /* llama.cpp builds a model with one "expert" as a dense one */
     }
@@ -124,7 +124,7 @@ int sluice_info_collect(const struct sluice_gguf *g, struct sluice_info *out, st
     for (size_t i = 0; ok && i < g->n_tensors; i++) {
         const struct sluice_gguf_tensor *t = &g->tensors[i];
         ok = count_type(out, t) && add(&out->total_bytes, t->bytes);
-        if (ok && is_expert(t, out->experts)) {
+        if (ok && sluice_info_streams(t, out->experts)) {
             ok = add(&out->expert_bytes, t->bytes) && count_expert(g, t, layers);
             out->expert_tensors++;
         }

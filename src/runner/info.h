@@ -43,6 +43,9 @@ struct sluice_info {
  */
 int sluice_info_collect(const struct sluice_gguf *g, struct sluice_info *out, struct sluice_error *err);
 
+/* Would this tensor stream in a model with so many experts per layer? By name and shape, see info.c. */
+bool sluice_info_streams(const struct sluice_gguf_tensor *t, uint64_t experts);
+
 /*
  * Check a wish to use `k` experts per token. SLUICE_ERR_ARG with the reason when the model has no
  * experts, has fewer, or stores a number per layer (which one override cannot replace).

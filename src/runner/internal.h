@@ -19,12 +19,19 @@ struct sluice_runner {
     uint32_t n_ctx;                     /* context size, tokens */
     uint32_t n_ubatch;                  /* tokens per batch */
     int32_t pending;                    /* a token that was shown but not computed yet; -1: none */
+    struct sluice_step step;            /* the last llama_decode, measured */
     struct sluice_record *record;       /* where batches are recorded; NULL: nowhere */
 };
 
-/* Compute n <= n_ubatch tokens at the end of the context; logits of the last one. Same contract as feed. */
-int sluice_runner_decode(struct sluice_runner *r, const int32_t *tokens, uint32_t n, enum sluice_stop *stop,
-                         struct sluice_error *err);
+/*
+ * Compute n <= n_ubatch tokens at the end of the context; logits of the last one. Same contract as
+ * feed. What it cost is in r->step afterwards, as a step of that phase.
+ */
+int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
+                         enum sluice_stop *stop, struct sluice_error *err);
+
+/* After a decode that succeeded, where it disturbs no measurement: tell the program what the step cost. */
+void sluice_runner_tell_step(const struct sluice_runner *r);
 
 /* The sampler chain for these settings; NULL when there is no memory. */
 struct llama_sampler *sluice_sampler_new(const struct sluice_sampling *s, const struct llama_vocab *vocab);

@@ -187,7 +187,7 @@ static int replay(const struct sluice_record *rec, struct sluice_runner *r, floa
     size_t at = 0;
     for (size_t step = 0; step < rec->n_steps && out->identical; step++) {
         enum sluice_stop stop;
-        int rc = sluice_runner_decode(r, rec->tokens + at, rec->sizes[step], &stop, err);
+        int rc = sluice_runner_decode(r, SLUICE_PHASE_PROMPT, rec->tokens + at, rec->sizes[step], &stop, err);
         if (rc) {
             return rc;
         }

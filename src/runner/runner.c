@@ -230,8 +230,14 @@ static void runner_after_abort(struct sluice_runner *r) {
     }
 }
 
-int sluice_runner_decode(struct sluice_runner *r, const int32_t *tokens, uint32_t n, enum sluice_stop *stop,
-                         struct sluice_error *err) {
+void sluice_runner_tell_step(const struct sluice_runner *r) {
+    if (r->params.hooks.step) {
+        r->params.hooks.step(r->params.hooks.user, &r->step);
+    }
+}
+
+int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
+                         enum sluice_stop *stop, struct sluice_error *err) {
     *stop = SLUICE_STOP_NONE;
     r->batch.n_tokens = (int32_t)n;
     for (uint32_t i = 0; i < n; i++) {
@@ -241,7 +247,9 @@ int sluice_runner_decode(struct sluice_runner *r, const int32_t *tokens, uint32_
         r->batch.seq_id[i][0] = 0;
         r->batch.logits[i] = i + 1 == n;
     }
+    sluice_step_begin();
     int rc = llama_decode(r->ctx, r->batch);
+    sluice_step_end(phase, rc == 0 ? n : 0, &r->step);
     if (rc == 2) {
         char ignored[400];
         sluice_log_take(r->params.log, ignored, sizeof ignored);
@@ -274,10 +282,11 @@ static int runner_feed_all(struct sluice_runner *r, const int32_t *tokens, size_
     const struct sluice_hooks *hooks = &r->params.hooks;
     for (size_t done = 0; done < n;) {
         uint32_t part = n - done < r->n_ubatch ? (uint32_t)(n - done) : r->n_ubatch;
-        int rc = sluice_runner_decode(r, tokens + done, part, stop, err);
+        int rc = sluice_runner_decode(r, SLUICE_PHASE_PROMPT, tokens + done, part, stop, err);
         if (rc || *stop) {
             return rc;
         }
+        sluice_runner_tell_step(r);
         done += part;
         if (hooks->prompt) {
             hooks->prompt(hooks->user, done, n);

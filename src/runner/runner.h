@@ -25,6 +25,7 @@ struct sluice_sampling {
     float top_p;   /* keep the likeliest tokens up to this probability mass; 1: all */
     float min_p;   /* drop tokens less likely than this times the likeliest; 0: none */
     int32_t top_k; /* keep this many of the likeliest tokens; 0: all */
+    bool no_end;   /* never choose a token that ends the text, as llama.cpp's --ignore-eos */
     uint32_t seed; /* of the random choice; never UINT32_MAX, which llama.cpp replaces by a random one */
 };
 
@@ -33,6 +34,7 @@ struct sluice_hooks {
     bool (*interrupted)(void *user);              /* polled from compute threads: true stops as soon as possible */
     void (*loading)(void *user, double fraction); /* 0..1 while the model loads */
     void (*prompt)(void *user, uint64_t done, uint64_t total); /* tokens, after each batch of a prompt */
+    void (*step)(void *user, const struct sluice_step *s);     /* after each llama_decode that succeeded */
     void *user;                                                /* passed to all of them */
 };
 

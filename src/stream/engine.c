@@ -70,6 +70,8 @@ struct engine {
     bool cut;                                       /* slots match the bank */
     uint64_t budget;                                /* bytes of cache; 0: none, slots are staging */
     uint64_t evictions;                             /* so far */
+    uint64_t submits, queue_sum;                    /* see sluice_stats */
+    uint32_t queue_max;                             /* see engine_take_queue_max */
     uint32_t quiescing;                             /* threads that wait for all blocks to end: no new block starts */
     struct sluice_phase_stats phase[ENGINE_PHASES]; /* counters under the lock */
     struct lane_request *requests;                  /* scratch of acquire, grows */
@@ -480,10 +482,17 @@ static int engine_read(struct engine *e, const struct engine_want *w, const uint
             }
         }
     }
-    if (n && lanes_submit(e->lanes, e->requests, n)) {
+    if (n == 0) {
+        return SLUICE_OK;
+    }
+    const uint32_t depth = atomic_load_explicit(&e->inflight, memory_order_relaxed); /* these n included */
+    if (lanes_submit(e->lanes, e->requests, n)) {
         engine_unplan(e, n);
         return SLUICE_ERR_MEMORY;
     }
+    e->submits++;
+    e->queue_sum += depth;
+    e->queue_max = depth > e->queue_max ? depth : e->queue_max;
     return SLUICE_OK;
 }
 
@@ -660,7 +669,11 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
         if (!w->wait) {
             break;
         }
+        const double t0 = clock_seconds();
         engine_sleep(e, seen);
+        if (w->slept_s) {
+            *w->slept_s += clock_seconds() - t0;
+        }
     }
     pthread_mutex_unlock(&e->lock);
     if (*granted == 0) {
@@ -695,16 +708,8 @@ uint32_t engine_seen(struct engine *e) {
     return event_read(&e->changed);
 }
 
-double engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase) {
-    const double t0 = clock_seconds();
+void engine_wait(struct engine *e, uint32_t seen) {
     event_wait(&e->changed, seen);
-    const double dt = clock_seconds() - t0;
-    if (phase != ENGINE_PHASES) {
-        pthread_mutex_lock(&e->lock);
-        e->phase[phase].stall_s += dt;
-        pthread_mutex_unlock(&e->lock);
-    }
-    return dt;
 }
 
 uint32_t engine_capacity(struct engine *e, uint32_t group) {
@@ -716,10 +721,19 @@ uint32_t engine_capacity(struct engine *e, uint32_t group) {
 
 /* ---- counters ------------------------------------------------------------------------------- */
 
-void engine_count_compute(struct engine *e, enum engine_phase phase, double seconds) {
+void engine_count_time(struct engine *e, enum engine_phase phase, double stall_s, double compute_s) {
     pthread_mutex_lock(&e->lock);
-    e->phase[phase].compute_s += seconds;
+    e->phase[phase].stall_s += stall_s;
+    e->phase[phase].compute_s += compute_s;
     pthread_mutex_unlock(&e->lock);
+}
+
+uint32_t engine_take_queue_max(struct engine *e) {
+    pthread_mutex_lock(&e->lock);
+    const uint32_t max = e->queue_max;
+    e->queue_max = 0;
+    pthread_mutex_unlock(&e->lock);
+    return max;
 }
 
 void engine_read_error(struct engine *e, struct sluice_error *out) {
@@ -757,6 +771,8 @@ void engine_stats(struct engine *e, struct sluice_stats *out) {
     out->evictions = e->evictions;
     out->foreseen = e->foresight.st;
     out->foreseen.read_bytes = atomic_load_explicit(&e->read[ENGINE_PHASES].bytes, memory_order_relaxed);
+    out->submits = e->submits;
+    out->queue_sum = e->queue_sum;
     out->lanes = (uint32_t)e->settings.io_threads;
     out->io = e->io;
     out->direct_io = e->bank.live_tensors > 0;
@@ -768,6 +784,19 @@ void engine_stats(struct engine *e, struct sluice_stats *out) {
     pthread_mutex_unlock(&e->lock);
 }
 
+uint32_t engine_layers(struct engine *e, struct engine_layer *out, uint32_t cap) {
+    uint32_t n = 0;
+    pthread_mutex_lock(&e->lock);
+    for (uint32_t i = 0; i < e->bank.n_groups && n < cap; i++) {
+        if (e->bank.groups[i].n_parts) {
+            out[n++] = (struct engine_layer){.resident = e->cut ? e->slots.resident[i] : 0,
+                                             .experts = e->bank.groups[i].n_expert};
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
 void engine_buffered_reason(struct engine *e, char *buf, size_t cap) {
     buf[0] = 0;
     pthread_mutex_lock(&e->lock);
@@ -775,6 +804,17 @@ void engine_buffered_reason(struct engine *e, char *buf, size_t cap) {
         if (e->bank.files[i] && e->bank.files[i]->io.why_buffered[0]) {
             snprintf(buf, cap, "%s", e->bank.files[i]->io.why_buffered);
             break;
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+void engine_file_path(struct engine *e, char *buf, size_t cap) {
+    buf[0] = 0;
+    pthread_mutex_lock(&e->lock);
+    for (uint32_t i = 0; i < e->bank.n_files && !buf[0]; i++) {
+        if (e->bank.files[i]) {
+            snprintf(buf, cap, "%s", e->bank.files[i]->io.path);
         }
     }
     pthread_mutex_unlock(&e->lock);

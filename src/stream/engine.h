@@ -83,6 +83,7 @@ struct engine_want {
     bool first;              /* count hits and misses: the first acquire of this block */
     bool all;                /* all n or nothing */
     bool wait;               /* sleep until at least one (with all: all) can be had; only while holding nothing */
+    double *slept_s;         /* seconds of such sleep are added here; NULL: nobody wants to know */
 };
 
 /*
@@ -101,13 +102,9 @@ enum part_state engine_part_state(struct engine *e, uint32_t slot, uint32_t part
 /* The weights of a ready part: slice bytes of memory, valid until the slot is released. */
 const void *engine_part_data(struct engine *e, uint32_t slot, uint32_t part);
 
-/*
- * For sleeping: read the count, look at the states, then wait for a change since. Counted as stall
- * of the phase; ENGINE_PHASES: not counted, since another thread that waits for the same is.
- * Returns the seconds waited.
- */
+/* For sleeping: read the count, look at the states, then wait for a change since. */
 uint32_t engine_seen(struct engine *e);
-double engine_wait(struct engine *e, uint32_t seen, enum engine_phase phase);
+void engine_wait(struct engine *e, uint32_t seen);
 
 /*
  * Bundles of `group` that its next block will probably use, likeliest first: those that are not in
@@ -134,8 +131,11 @@ uint32_t engine_capacity(struct engine *e, uint32_t group);
 int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, uint32_t rows,
                        struct sluice_error *err);
 
-/* Account seconds of computing. */
-void engine_count_compute(struct engine *e, enum engine_phase phase, double seconds);
+/* Account seconds: waiting for reads with nothing to compute, and computing. */
+void engine_count_time(struct engine *e, enum engine_phase phase, double stall_s, double compute_s);
+
+/* The most read requests that were outstanding when some were queued, since the last call. */
+uint32_t engine_take_queue_max(struct engine *e);
 
 /*
  * Why the last read that failed did so; SLUICE_OK when none ever did. For callers that saw
@@ -146,8 +146,20 @@ void engine_read_error(struct engine *e, struct sluice_error *out);
 /* Counters so far. */
 void engine_stats(struct engine *e, struct sluice_stats *out);
 
+/* One group of expert tensors: how many of its bundles have a slot. */
+struct engine_layer {
+    uint32_t resident; /* bundles in memory or on their way */
+    uint32_t experts;  /* bundles that there are */
+};
+
+/* The groups in the order of registration, which is the model's. Returns how many were filled in, at most cap. */
+uint32_t engine_layers(struct engine *e, struct engine_layer *out, uint32_t cap);
+
 /* Why some file is read buffered, e.g. for the mode line; "" when all are direct. */
 void engine_buffered_reason(struct engine *e, char *buf, size_t cap);
+
+/* The path of the first file that has expert tensors, cut to fit; "" when there is none. */
+void engine_file_path(struct engine *e, char *buf, size_t cap);
 
 /* The budget in force: bytes of cache, 0 for none. Valid once the arena is cut (see cut). */
 uint64_t engine_budget(struct engine *e, bool *cut);

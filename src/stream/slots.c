@@ -59,9 +59,10 @@ static int slots_classify(struct slots *s, const struct bank *b, uint64_t *n_tab
     s->n_groups = b->n_groups;
     s->class_of_group = calloc(b->n_groups, sizeof *s->class_of_group);
     s->table_of_group = calloc(b->n_groups, sizeof *s->table_of_group);
+    s->resident = calloc(b->n_groups, sizeof *s->resident);
     s->classes = calloc(b->n_groups, sizeof *s->classes);
     struct size_order *order = calloc(b->n_groups, sizeof *order);
-    if (!s->class_of_group || !s->table_of_group || !s->classes || !order) {
+    if (!s->class_of_group || !s->table_of_group || !s->resident || !s->classes || !order) {
         free(order);
         return sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: out of memory");
     }
@@ -301,6 +302,7 @@ void slots_destroy(struct slots *s) {
     free(s->classes);
     free(s->class_of_group);
     free(s->table_of_group);
+    free(s->resident);
     free(s->slot);
     free(s->table);
     memset(s, 0, sizeof *s);
@@ -323,6 +325,7 @@ void slots_drop(struct slots *s, uint32_t slot) {
     struct slot_class *c = &s->classes[x->class_id];
     policy_remove(c->policy, slot - c->first);
     s->table[s->table_of_group[x->group] + x->expert] = -1;
+    s->resident[x->group]--;
     x->group = SLOTS_NO_GROUP;
     c->free_list[c->n_free++] = slot;
 }
@@ -360,6 +363,7 @@ uint32_t slots_place(struct slots *s, const struct bank *b, uint32_t group, uint
         atomic_store_explicit(&x->state[p], PART_EMPTY, memory_order_relaxed);
     }
     s->table[s->table_of_group[group] + expert] = (int32_t)slot;
+    s->resident[group]++;
     return slot;
 }
 

@@ -55,7 +55,8 @@ struct slots {
     uint32_t n_classes;         /* entries */
     uint32_t *class_of_group;   /* by group id, for groups that are live */
     uint32_t *table_of_group;   /* by group id: where its experts begin in table */
-    uint32_t n_groups;          /* entries of the two above */
+    uint32_t *resident;         /* by group id: bundles that have a slot */
+    uint32_t n_groups;          /* entries of the three above */
     int32_t *table;             /* by group's table + expert: the slot, or -1 */
 };
 

@@ -5,13 +5,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
 
 works "sluice --help" "$sluice" --help
-for word in run chat exec info; do
+for word in run chat exec bench info top; do
     expect "  lists $word" out.txt "^  $word "
 done
 works "sluice --version" "$sluice" --version
 expect "  names both versions" out.txt '^sluice [0-9.]+ \(llama\.cpp v[0-9.]+\)$'
 
-for command in run chat exec info; do
+for command in run chat exec bench info top; do
     for option in --help -h; do
         works "sluice $command $option" "$sluice" "$command" "$option"
     done
@@ -23,7 +23,7 @@ done
 # Every option that the parser knows is on the page: it is made from the same table. The list:
 try "$sluice" run --help
 for option in -m -p -f -n -c -t --cache --cache-floor --memory --dense --cache-policy --force-cache --io --io-threads --no-direct-io --n-expert-used \
-    --temp --top-k --top-p --min-p --seed --ubatch --resident --compare-resident --json --quiet; do
+    --temp --top-k --top-p --min-p --seed --ubatch --resident --compare-resident --json --quiet --csv --no-publish; do
     grep -qE -- "(^| )$option(,| |$)" out.txt || fail "sluice run --help does not know $option"
 done
 
@@ -78,6 +78,11 @@ refused 127 "No such file" "exec of nothing" "$sluice" exec -- "$dir/nothing"
 refused 126 "Permission denied" "exec of a file that is no program" "$sluice" exec -- "$model"
 SLUICE_PLUGIN_DIR=$dir refused 1 "SLUICE_PLUGIN_DIR" "exec without the plug-in" "$sluice" exec -- true
 
+refused 2 "not a process id" "top of no number" "$sluice" top 12x
+refused 2 "not a process id" "top of 0" "$sluice" top 0
+refused 2 "not a process id" "top of a number that is too large" "$sluice" top 99999999999
+refused 2 "--csv : must be a file name" "--csv with nothing" "${run[@]}" --csv=
+refused 1 "No such file" "--csv into nowhere" "${run[@]}" --csv "$dir/nothing/steps.csv"
 refused 2 "no model" "run without a model" "$sluice" run -p Hello
 refused 2 "no model" "chat without a model" "$sluice" chat
 refused 2 "no model" "info without a model" "$sluice" info

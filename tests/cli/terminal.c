@@ -7,6 +7,8 @@
  *
  *   wait TEXT    read output until TEXT appears in what came since the last wait
  *   send TEXT    type TEXT and Enter
+ *   type TEXT    type TEXT without Enter
+ *   size R C     the window now has R rows and C columns
  *   key C        press Ctrl-C or Ctrl-D (the letter c or d)
  *   pause        read output until something comes (the program is talking)
  *   exit N       the program ends with exit code N; "exit signal N" for a signal
@@ -23,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,6 +114,17 @@ static int step(struct terminal *t, char *line) {
     }
     if (strcmp(line, "send") == 0) {
         return send_bytes(t, arg, strlen(arg)) || send_bytes(t, "\n", 1);
+    }
+    if (strcmp(line, "type") == 0) {
+        return send_bytes(t, arg, strlen(arg));
+    }
+    if (strcmp(line, "size") == 0) {
+        unsigned rows, columns;
+        if (sscanf(arg, "%u %u", &rows, &columns) != 2) {
+            return fail("size", arg);
+        }
+        const struct winsize w = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)columns};
+        return ioctl(t->fd, TIOCSWINSZ, &w) == 0 ? 0 : fail("size", strerror(errno));
     }
     if (strcmp(line, "key") == 0) {
         char key = (char)(arg[0] & 0x1F);

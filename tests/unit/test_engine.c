@@ -116,7 +116,7 @@ static enum part_state settle(struct engine *e, uint32_t slot, uint32_t part) {
         if (s == PART_READY || s == PART_FAILED) {
             return s;
         }
-        engine_wait(e, seen, ENGINE_GENERATION);
+        engine_wait(e, seen);
     }
 }
 

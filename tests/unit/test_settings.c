@@ -174,6 +174,7 @@ static void test_default(void **state) {
     assert_true(s.direct_io);
     assert_false(s.force_cache);
     assert_false(s.quiet);
+    assert_true(s.publish);
     assert_false(s.reference_kernel);
 }
 
@@ -233,6 +234,10 @@ static void test_set(void **state) {
     assert_true(s.reference_kernel);
     set(&s, "kernel", "fused");
     assert_false(s.reference_kernel);
+    set(&s, "publish", "0");
+    assert_false(s.publish);
+    set(&s, "publish", "1");
+    assert_true(s.publish);
     set(&s, "quiet", "1");
     assert_true(s.quiet);
     assert_int_equal(sluice_settings_set(&s, "quiet", "0", NULL), SLUICE_OK); /* err may be NULL */
@@ -284,6 +289,8 @@ static const char *const bad[][2] = {
     {"direct_io", "true"},
     {"direct_io", "-1"},
     {"quiet", "1 "},
+    {"publish", ""},
+    {"publish", "on"},
     {"kernel", ""},
     {"kernel", "1"},
     {"kernel", "Fused"},
@@ -301,6 +308,7 @@ static struct sluice_settings filled(void) {
     s.force_cache = true;
     s.io = SLUICE_IO_URING;
     s.io_threads = 7;
+    s.publish = true;
     s.quiet = true;
     return s;
 }
@@ -332,7 +340,7 @@ static void test_bad_values(void **state) {
 static const char *const variables[] = {
     "SLUICE_CACHE",     "SLUICE_CACHE_FLOOR", "SLUICE_CACHE_POLICY", "SLUICE_FORCE_CACHE", "SLUICE_IO_THREADS",
     "SLUICE_DIRECT_IO", "SLUICE_QUIET",       "SLUICE_KERNEL",       "SLUICE_MEMORY",      "SLUICE_DENSE",
-    "SLUICE_IO",        "SLUICE_LOOKAHEAD"};
+    "SLUICE_IO",        "SLUICE_LOOKAHEAD",   "SLUICE_PUBLISH"};
 
 static int clear_environment(void **state) {
     (void)state;
@@ -359,6 +367,7 @@ static void test_environment(void **state) {
     setenv("SLUICE_IO_THREADS", "9", 1);
     setenv("SLUICE_DIRECT_IO", "1", 1);
     setenv("SLUICE_QUIET", "0", 1);
+    setenv("SLUICE_PUBLISH", "0", 1);
     setenv("SLUICE_KERNEL", "reference", 1);
     assert_int_equal(sluice_settings_from_env(&s, &err), SLUICE_OK);
     assert_int_equal(s.cache_bytes, 2000 * M);
@@ -370,6 +379,7 @@ static void test_environment(void **state) {
     assert_false(s.force_cache);
     assert_true(s.direct_io);
     assert_false(s.quiet);
+    assert_false(s.publish);
     assert_true(s.reference_kernel);
 }
 

@@ -91,7 +91,7 @@ static void check_invariants(const struct fixture *f) {
     for (uint32_t g = 0; g < f->bank.n_groups; g++) {
         for (uint32_t e = 0; f->bank.groups[g].n_parts && e < f->bank.groups[g].n_expert; e++, entries++) {
             const int32_t slot = slots_find(s, g, e);
-            assert_true(slot >= -1 && slot < (int32_t)s->n_slots);
+            assert_true(slot >= -1 && slot < (int32_t)s->n_numbers);
             if (slot >= 0) {
                 in_table++;
                 assert_int_equal(s->slot[slot].group, g);
@@ -238,7 +238,7 @@ static void test_place_evict_drop(void **state) {
     s->slot[slots_find(s, g, 10)].pins = 1;
     assert_int_equal(slots_place(s, &f.bank, g, 11, &evicted), UINT32_MAX);
     check_invariants(&f);
-    for (uint32_t i = 0; i < s->n_slots; i++) {
+    for (uint32_t i = 0; i < s->n_numbers; i++) {
         s->slot[i].pins = 0;
         atomic_store(&s->slot[i].inflight, 0);
     }
@@ -310,7 +310,7 @@ static void test_random(void **state) {
             check_invariants(&f);
         }
     }
-    for (uint32_t i = 0; i < s->n_slots; i++) {
+    for (uint32_t i = 0; i < s->n_numbers; i++) {
         s->slot[i].pins = 0;
     }
     end(&f);

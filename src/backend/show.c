@@ -1,0 +1,132 @@
+/*
+ * show.c - what `sluice top` sees of this process.
+ *
+ * The file is written at the end of every step and, in a long one, at the end of a split, once a tenth
+ * of a second. It is made when a context is made for a model that streams, and removed with the last
+ * such model or at the end of the process, whichever is first. Where it cannot be made there is nothing
+ * to see, which is no reason not to run.
+ */
+#include "backend/show.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "stream/clock.h"
+
+enum { SHOW_EVERY_MS = 100 }; /* within a step */
+
+void show_add(struct stat_data *d, const struct sluice_step *s) {
+    struct stat_sums *t = &d->sums[s->phase];
+    t->steps++;
+    t->tokens += s->tokens;
+    t->wall_s += s->wall_s;
+    t->stall_s += s->stall_s;
+    t->expert_s += s->expert_s;
+    t->other_s += s->other_s;
+    t->bookkeeping_s += s->bookkeeping_s;
+    t->read_bytes += s->read_bytes;
+    t->reads += s->reads;
+    t->routed += s->routed;
+    t->hits += s->hits;
+    t->misses += s->misses;
+    t->hit_bytes += s->hit_bytes;
+    t->miss_bytes += s->miss_bytes;
+    t->evictions += s->evictions;
+    t->minor_faults += s->minor_faults;
+    t->major_faults += s->major_faults;
+    t->cpu_s += s->cpu_s;
+    d->step[d->n_steps++ % STAT_STEPS] = (struct stat_step){.phase = s->phase,
+                                                            .tokens = s->tokens,
+                                                            .wall_s = s->wall_s,
+                                                            .stall_s = s->stall_s,
+                                                            .expert_s = s->expert_s,
+                                                            .other_s = s->other_s,
+                                                            .bookkeeping_s = s->bookkeeping_s,
+                                                            .read_bytes = s->read_bytes,
+                                                            .hits = s->hits,
+                                                            .misses = s->misses,
+                                                            .hit_bytes = s->hit_bytes,
+                                                            .miss_bytes = s->miss_bytes};
+}
+
+void show_write(struct step_log *log, const struct sluice_stats *st, double t) {
+    struct stat_data *d = &log->shown;
+    struct engine_layer layers[STAT_LAYERS_MAX];
+    if (!log->stat) {
+        return;
+    }
+    if (d->cache_bytes != st->cache_bytes || !d->mode[0]) { /* the arena was cut: now auto is decided */
+        sluice_mode_line(d->mode, sizeof d->mode);
+        engine_file_path(sluice_device.engine, d->model, sizeof d->model);
+    }
+    d->updated = t;
+    d->threads = (uint64_t)sluice_device.threads;
+    d->cache_bytes = st->cache_bytes;
+    d->bank_bytes = st->bank_bytes;
+    d->slots = st->slots;
+    d->resident = st->resident;
+    d->blocks = st->prompt.blocks + st->generation.blocks;
+    d->read_bytes = st->prompt.read_bytes + st->generation.read_bytes;
+    d->hits = st->prompt.hits + st->generation.hits;
+    d->misses = st->prompt.misses + st->generation.misses;
+    d->n_layers = engine_layers(sluice_device.engine, layers, STAT_LAYERS_MAX);
+    for (uint32_t i = 0; i < d->n_layers; i++) {
+        d->layer[i] = (struct stat_layer){.resident = layers[i].resident, .experts = layers[i].experts};
+    }
+    stat_write(log->stat, d);
+    log->shown_at = t;
+}
+
+void show_split(double t) {
+    struct step_log *log = &sluice_device.steps;
+    pthread_mutex_lock(&log->lock);
+    if (log->stat && t - log->shown_at >= 1e-3 * SHOW_EVERY_MS) {
+        struct sluice_stats st;
+        engine_stats(sluice_device.engine, &st);
+        show_write(log, &st, t);
+    }
+    pthread_mutex_unlock(&log->lock);
+}
+
+/* This program's name, as `ps` has it. */
+static void show_program(char *name, int n) {
+    FILE *f = fopen("/proc/self/comm", "re");
+    name[0] = '\0';
+    if (f) {
+        if (!fgets(name, n, f)) {
+            name[0] = '\0';
+        }
+        fclose(f);
+    }
+    name[strcspn(name, "\n")] = '\0';
+}
+
+void step_publish(void) {
+    struct step_log *log = &sluice_device.steps;
+    struct sluice_stats st;
+    engine_stats(sluice_device.engine, &st);
+    if (!sluice_device.settings.publish || st.tensors == 0) {
+        return;
+    }
+    pthread_mutex_lock(&log->lock);
+    if (!log->stat && stat_create(&log->stat, NULL) == SLUICE_OK) {
+        show_program(log->shown.program, sizeof log->shown.program);
+        snprintf(log->shown.version, sizeof log->shown.version, "%s", SLUICE_VERSION);
+        log->shown.mode[0] = '\0'; /* of a model that is gone */
+        if (!log->at_exit) {
+            log->at_exit = atexit(step_unpublish) == 0;
+        }
+    }
+    show_write(log, &st, clock_seconds());
+    pthread_mutex_unlock(&log->lock);
+}
+
+void step_unpublish(void) {
+    struct step_log *log = &sluice_device.steps;
+    pthread_mutex_lock(&log->lock);
+    stat_remove(log->stat);
+    log->stat = NULL;
+    pthread_mutex_unlock(&log->lock);
+}

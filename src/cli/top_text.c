@@ -1,0 +1,166 @@
+/*
+ * top_text.c - one process as a page of text, for the terminal and for --once.
+ *
+ * Rates are those of the last steps, at most STAT_STEPS of them and only as many as are of the newest
+ * one's phase: a prompt of 500 tokens would drown the generation after it. They are per second of
+ * computing, so a server that waits for requests shows what it last did, marked as idle.
+ *
+ * ASCII only: every terminal shows it, and a path that holds escape sequences does nothing.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/top.h"
+
+enum { IDLE_S = 2 }; /* seconds without news after which a process counts as idle */
+
+static const char RAMP[] = " .:-=+*#%@"; /* none .. all of a layer's experts in memory */
+
+/* A page that is being written. */
+struct page {
+    char (*line)[TOP_WIDTH]; /* of the caller */
+    int width, rows;         /* what fits */
+    int n;                   /* lines so far */
+};
+
+static double ratio(double a, double b) {
+    return b > 0 ? a / b : 0;
+}
+
+/* Add a line, cut to the width, of printable characters. */
+static void add(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(struct page *p, const char *format, ...) {
+    if (p->n >= p->rows) {
+        return;
+    }
+    char *line = p->line[p->n++];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, TOP_WIDTH, format, args);
+    va_end(args);
+    line[p->width] = '\0';
+    for (char *c = line; *c; c++) {
+        *c = *c >= ' ' && *c <= '~' ? *c : '?';
+    }
+}
+
+struct top_rates top_rates_of(const struct stat_data *d) {
+    struct top_rates r = {0};
+    double tokens = 0, wall = 0, read = 0, hits = 0, uses = 0, hit_bytes = 0, use_bytes = 0, part[4] = {0};
+    if (d->n_steps == 0) {
+        return r;
+    }
+    const uint64_t phase = d->step[(d->n_steps - 1) % STAT_STEPS].phase;
+    for (uint64_t i = 1; i <= STAT_STEPS && i <= d->n_steps; i++) {
+        const struct stat_step *s = &d->step[(d->n_steps - i) % STAT_STEPS];
+        if (s->phase != phase) {
+            break;
+        }
+        tokens += (double)s->tokens;
+        wall += s->wall_s;
+        read += (double)s->read_bytes;
+        hits += (double)s->hits;
+        uses += (double)s->hits + (double)s->misses;
+        hit_bytes += (double)s->hit_bytes;
+        use_bytes += (double)s->hit_bytes + (double)s->miss_bytes;
+        part[0] += s->stall_s;
+        part[1] += s->expert_s;
+        part[2] += s->other_s;
+        part[3] += s->bookkeeping_s;
+    }
+    r.prompt = phase == SLUICE_PHASE_PROMPT;
+    r.tokens_per_s = ratio(tokens, wall);
+    r.bytes_per_s = ratio(read, wall);
+    r.hits = ratio(hits, uses);
+    r.hit_bytes = ratio(hit_bytes, use_bytes);
+    for (int i = 0; i < 4; i++) {
+        r.part[i] = ratio(part[i] > 0 ? part[i] : 0, wall);
+    }
+    return r;
+}
+
+/* "time" and a bar of `cells` letters, one kind per part. */
+static void add_bar(struct page *p, const struct top_rates *r) {
+    static const char letter[] = "w#o.";
+    char bar[TOP_WIDTH];
+    int cells = p->width - 74, n = 0;
+    cells = cells < 10 ? 10 : cells > 60 ? 60 : cells;
+    double at = 0;
+    for (int i = 0; i < 4; i++) {
+        at += r->part[i] * cells;
+        while (n < cells && n + 0.5 < at) {
+            bar[n++] = letter[i];
+        }
+    }
+    bar[n] = '\0';
+    add(p, "time     [%-*s] w waiting %.0f %%, # experts %.0f %%, o other %.0f %%, . bookkeeping %.0f %%", cells, bar,
+        100 * r->part[0], 100 * r->part[1], 100 * r->part[2], 100 * r->part[3]);
+}
+
+/* A cell per layer, or a row per layer. */
+static void add_map(struct page *p, const struct stat_data *d, bool rows) {
+    char cells[TOP_WIDTH];
+    int n = 0;
+    add(p, "cache map: experts in memory, by layer");
+    if (rows && p->rows - p->n >= (int)d->n_layers) {
+        int wide = p->width - 24;
+        wide = wide < 8 ? 8 : wide > 128 ? 128 : wide;
+        for (uint64_t i = 0; i < d->n_layers; i++) {
+            const struct stat_layer *l = &d->layer[i];
+            const int full = (int)(ratio(l->resident, l->experts) * wide + 0.5);
+            memset(cells, '#', (size_t)full);
+            memset(cells + full, '.', (size_t)(wide - full));
+            cells[wide] = '\0';
+            add(p, "%5" PRIu64 " %s %" PRIu32 "/%" PRIu32, i, cells, l->resident, l->experts);
+        }
+        return;
+    }
+    for (uint64_t i = 0; i < d->n_layers; i++) {
+        const double part = ratio(d->layer[i].resident, d->layer[i].experts);
+        /* Blank is none at all, @ is all of them. */
+        cells[n++] = part <= 0 ? RAMP[0] : part >= 1 ? RAMP[9] : RAMP[1 + (int)(part * 8)];
+        if (n == p->width - 4 || n == 64 || i + 1 == d->n_layers) {
+            cells[n] = '\0';
+            add(p, " |%s|", cells);
+            n = 0;
+        }
+    }
+}
+
+int top_page(const struct top_process *p, double now, int width, int rows, bool map_rows,
+             char line[TOP_LINES][TOP_WIDTH]) {
+    const struct stat_data *d = &p->d;
+    const struct stat_sums *a = &d->sums[0], *b = &d->sums[1];
+    const struct top_rates r = top_rates_of(d);
+    const double GIB = 1024.0 * 1024 * 1024;
+    struct page page = {.line = line,
+                        .width = width < 8            ? 8
+                                 : width >= TOP_WIDTH ? TOP_WIDTH - 1
+                                                      : width,
+                        .rows = rows < 0           ? 0
+                                : rows > TOP_LINES ? TOP_LINES
+                                                   : rows};
+    char idle[48] = "";
+    if (now - d->updated > IDLE_S) {
+        snprintf(idle, sizeof idle, ", idle for %.0f s", now - d->updated);
+    }
+    add(&page, "%s, pid %" PRIu64 ", sluice %s, %" PRIu64 " threads%s", d->program, d->pid, d->version, d->threads,
+        idle);
+    add(&page, "rate     %s %.2f tok/s, %.2f GB/s read, hits %.1f %%, of bytes %.1f %%",
+        r.prompt ? "prompt" : "generation", r.tokens_per_s, r.bytes_per_s / 1e9, 100 * r.hits, 100 * r.hit_bytes);
+    add_bar(&page, &r);
+    add(&page, "memory   %.2f GiB resident; cache %.2f GiB, %" PRIu64 " of %" PRIu64 " slots in use; experts %.2f GiB",
+        (double)p->memory / GIB, (double)d->cache_bytes / GIB, d->resident, d->slots, (double)d->bank_bytes / GIB);
+    add(&page,
+        "total    %" PRIu64 " tokens read, %" PRIu64 " generated, %.2f GB read, hits %.1f %%, %" PRIu64 " evicted",
+        a->tokens, b->tokens, (double)d->read_bytes / 1e9,
+        100 * ratio((double)d->hits, (double)d->hits + (double)d->misses), a->evictions + b->evictions);
+    add(&page, "faults   %" PRIu64 " major, %" PRIu64 " minor; %.1f processors busy", a->major_faults + b->major_faults,
+        a->minor_faults + b->minor_faults, ratio(a->cpu_s + b->cpu_s, a->wall_s + b->wall_s));
+    add(&page, "model    %s", d->model);
+    add(&page, "mode     %s", d->mode);
+    add_map(&page, d, map_rows);
+    return page.n;
+}
