@@ -120,7 +120,8 @@ void foresee_next(struct foresee *f, struct engine *e, const struct ggml_tensor 
     float *x = f->scratch, *logit = (float *)((char *)f->scratch + floats + row);
     void *converted = (char *)f->scratch + floats;
     int32_t *pick = (int32_t *)((char *)logit + logit_bytes);
-    const float *from = in->data, *a = there->norm ? there->norm->data : NULL, *b = here->norm ? here->norm->data : NULL;
+    const float *from = in->data, *a = there->norm ? there->norm->data : NULL,
+                *b = here->norm ? here->norm->data : NULL;
     for (int64_t i = 0; i < n; i++) {
         x[i] = a && b && b[i] != 0 ? from[i] / b[i] * a[i] : from[i];
     }

@@ -37,8 +37,9 @@ static void plugin_write_stats(void) {
     fprintf(f,
             "{\"tensors\":%" PRIu32 ",\"hits_total\":%" PRIu64 ",\"misses_total\":%" PRIu64
             ",\"read_bytes_total\":%" PRIu64 ",\"generation_routed\":%" PRIu64 ",\"generation_hits\":%" PRIu64
-            ",\"evictions\":%" PRIu64 ",\"cache_bytes\":%" PRIu64 ",\"direct_io\":%s,\"io\":\"%s\",\"plan_bytes\":%" PRIu64
-            ",\"dense_bytes\":%" PRIu64 ",\"dense_mapped\":%s}\n",
+            ",\"evictions\":%" PRIu64 ",\"cache_bytes\":%" PRIu64
+            ",\"direct_io\":%s,\"io\":\"%s\",\"plan_bytes\":%" PRIu64 ",\"dense_bytes\":%" PRIu64
+            ",\"dense_mapped\":%s}\n",
             s.tensors, p->hits + g->hits, p->misses + g->misses, p->read_bytes + g->read_bytes, g->routed, g->hits,
             s.evictions, s.cache_bytes, s.direct_io ? "true" : "false", s.io == SLUICE_IO_URING ? "uring" : "pread",
             plan.total_bytes, plan.dense_bytes, plan.dense_mapped ? "true" : "false");

@@ -176,9 +176,9 @@ static json_t *cache_json(const struct sluice_stats *t) {
     json_t *o = json_object();
     if (!(put_count(o, "bytes", t->cache_bytes) && put_count(o, "slots", t->slots) &&
           put_count(o, "resident", t->resident) && put_count(o, "evictions", t->evictions) &&
-          put(o, "foreseen", foreseen_json(&t->foreseen)) && put_count(o, "bank_bytes", t->bank_bytes) && put_count(o, "token_bytes", t->token_bytes) &&
-          put_count(o, "layer_bytes", t->layer_bytes) && put_count(o, "lanes", t->lanes) &&
-          put(o, "io", json_string(t->io == SLUICE_IO_URING ? "uring" : "pread")) &&
+          put(o, "foreseen", foreseen_json(&t->foreseen)) && put_count(o, "bank_bytes", t->bank_bytes) &&
+          put_count(o, "token_bytes", t->token_bytes) && put_count(o, "layer_bytes", t->layer_bytes) &&
+          put_count(o, "lanes", t->lanes) && put(o, "io", json_string(t->io == SLUICE_IO_URING ? "uring" : "pread")) &&
           put(o, "direct_io", json_boolean(t->direct_io)))) {
         json_decref(o);
         return NULL;

@@ -47,13 +47,13 @@ struct engine_read_count {
 
 /* What was read ahead, and whether that pays. Under the lock. */
 struct engine_foresight {
-    uint32_t group;                /* whose next block is foreseen; UINT32_MAX: none */
-    uint32_t slot[FORESEE_MAX];    /* placed for it */
-    uint32_t n;                    /* entries */
-    float begun;                   /* bundles whose reading began, of those placed: a running mean */
-    float useful;                  /* of those begun, how many were used: a running mean, 0..1 */
-    uint32_t pause;                /* blocks to come without foresight */
-    uint32_t missed;               /* blocks since one of generation missed something, saturating */
+    uint32_t group;                 /* whose next block is foreseen; UINT32_MAX: none */
+    uint32_t slot[FORESEE_MAX];     /* placed for it */
+    uint32_t n;                     /* entries */
+    float begun;                    /* bundles whose reading began, of those placed: a running mean */
+    float useful;                   /* of those begun, how many were used: a running mean, 0..1 */
+    uint32_t pause;                 /* blocks to come without foresight */
+    uint32_t missed;                /* blocks since one of generation missed something, saturating */
     struct sluice_foresee_stats st; /* counters */
 };
 
@@ -77,9 +77,9 @@ struct engine {
     struct lane_request *requests;                  /* scratch of acquire, grows */
     size_t requests_cap;                            /* entries of it */
 
-    struct event changed;                         /* a part's state or a pin changed */
-    _Atomic uint32_t pins;                        /* of all slots */
-    _Atomic uint32_t inflight;                    /* requests of all slots */
+    struct event changed;                             /* a part's state or a pin changed */
+    _Atomic uint32_t pins;                            /* of all slots */
+    _Atomic uint32_t inflight;                        /* requests of all slots */
     struct engine_read_count read[ENGINE_PHASES + 1]; /* by phase; the last: ahead of use */
     struct engine_foresight foresight;                /* reading ahead of use */
 
@@ -242,7 +242,8 @@ void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n) {
 int engine_check(struct engine *e, struct sluice_error *err) {
     uint64_t budget = 0;
     pthread_mutex_lock(&e->lock);
-    int rc = e->bank.live_tensors && !e->cut ? e->budget_fn(e->budget_ud, &e->bank, e->slots.bytes, &budget, err) : sluice_ok(err);
+    int rc = e->bank.live_tensors && !e->cut ? e->budget_fn(e->budget_ud, &e->bank, e->slots.bytes, &budget, err)
+                                             : sluice_ok(err);
     pthread_mutex_unlock(&e->lock);
     return rc;
 }

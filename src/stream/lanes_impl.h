@@ -8,8 +8,8 @@
 #include "stream/lanes.h"
 
 struct lanes_ops {
-    enum sluice_io kind;                                                    /* which one it is */
-    void (*destroy)(struct lanes *l);                                       /* lanes_destroy */
+    enum sluice_io kind;              /* which one it is */
+    void (*destroy)(struct lanes *l); /* lanes_destroy */
     /* lanes_submit, and with idle lanes_submit_idle */
     int (*submit)(struct lanes *l, const struct lane_request *r, size_t n, bool idle);
     void (*recall)(struct lanes *l, void (*recalled)(void *ud, const struct lane_request *r), void *ud);

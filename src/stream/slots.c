@@ -2,10 +2,10 @@
  * slots.c - where expert weights live.
  *
  * One anonymous mapping, made once: address space for every bundle, memory only for as many slots as
- * the budget allows, so that the budget can change while bundles stay where they are. Evicting a bundle is relabelling its slot; no
- * memory is returned or faulted again. Engines that commit pages on a miss and give them back by
- * madvise on eviction measured 20-30 % of a token in that churn, and it makes every size a
- * multiple of the page size. Here nothing depends on the page size.
+ * the budget allows, so that the budget can change while bundles stay where they are. Evicting a bundle is relabelling
+ * its slot; no memory is returned or faulted again. Engines that commit pages on a miss and give them back by madvise
+ * on eviction measured 20-30 % of a token in that churn, and it makes every size a multiple of the page size. Here
+ * nothing depends on the page size.
  *
  * Size classes: layers differ (a Q6_K down projection in some layers only, say). Slots of the
  * largest size for all would waste up to a third; so bundles within 6 % of each other share a
