@@ -43,7 +43,7 @@ struct sluice_device {
     struct sluice_buffer *buffers;  /* weights over mapped files, a list */
     struct sluice_stats last_stats; /* counters when models were last there */
     char architecture[64];          /* of the first model's file, when a CSV file asks for it; else "" */
-    int threads;                    /* compute threads, as the last context was told; 0: it was not */
+    _Atomic int threads;            /* compute threads, as the last context was told; 0: it was not */
 
     struct step_log steps; /* what is told about steps; has a lock of its own */
 };

@@ -12,6 +12,7 @@
  * sluice_device is the one global object: ggml's registry keeps pointers to it for the life of the
  * process.
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,9 +124,7 @@ static ggml_guid backend_guid = {0x51, 0x1c, 0xe0, 0x9a, 0x63, 0x0d, 0x4f, 0x21,
 
 static void backend_set_threads(ggml_backend_t backend, int n) {
     block_set_threads(backend->context, n);
-    pthread_mutex_lock(&sluice_device.lock);
-    sluice_device.threads = n;
-    pthread_mutex_unlock(&sluice_device.lock);
+    atomic_store(&sluice_device.threads, n);
 }
 
 /* ---- device ---------------------------------------------------------------------------------- */

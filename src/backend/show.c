@@ -1,10 +1,11 @@
 /*
  * show.c - what `sluice top` sees of this process.
  *
- * The file is written at the end of every step and, in a long one, at the end of a split, once a tenth
- * of a second. It is made when a context is made for a model that streams, and removed with the last
- * such model or at the end of the process, whichever is first. Where it cannot be made there is nothing
- * to see, which is no reason not to run.
+ * The file is written at the end of a step, but not more often than 50 times a second, which nobody
+ * sees: so the cost is bounded however short the steps are. In a long step it is written at the end of a
+ * split, once a tenth of a second. It is made when a context is made for a model that streams, and removed with the
+ * last such model or at the end of the process, whichever is first. Where it cannot be made there is nothing to see,
+ * which is no reason not to run.
  */
 #include "backend/show.h"
 
@@ -15,9 +16,9 @@
 #include "backend/backend.h"
 #include "stream/clock.h"
 
-enum { SHOW_EVERY_MS = 100 }; /* within a step */
+enum { SHOW_EVERY_MS = 100, SHOW_STEP_MS = 20 }; /* within a step, and at the end of one */
 
-void show_add(struct stat_data *d, const struct sluice_step *s) {
+static void show_add(struct stat_data *d, const struct sluice_step *s) {
     struct stat_sums *t = &d->sums[s->phase];
     t->steps++;
     t->tokens += s->tokens;
@@ -51,7 +52,8 @@ void show_add(struct stat_data *d, const struct sluice_step *s) {
                                                             .miss_bytes = s->miss_bytes};
 }
 
-void show_write(struct step_log *log, const struct sluice_stats *st, double t) {
+/* Bring the file, if there is one, up to the counters *st at time t. Caller holds the log's lock. */
+static void show_write(struct step_log *log, const struct sluice_stats *st, double t) {
     struct stat_data *d = &log->shown;
     struct engine_layer layers[STAT_LAYERS_MAX];
     if (!log->stat) {
@@ -77,6 +79,15 @@ void show_write(struct step_log *log, const struct sluice_stats *st, double t) {
     }
     stat_write(log->stat, d);
     log->shown_at = t;
+}
+
+void show_step(struct step_log *log, const struct sluice_step *s, double t) {
+    if (s->tokens) {
+        show_add(&log->shown, s);
+    }
+    if (t - log->shown_at >= 1e-3 * SHOW_STEP_MS) {
+        show_write(log, &log->last, t);
+    }
 }
 
 void show_split(double t) {

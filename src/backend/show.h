@@ -4,11 +4,8 @@
 
 #include "backend/step.h"
 
-/* One more step. The caller holds the log's lock. */
-void show_add(struct stat_data *d, const struct sluice_step *s);
-
-/* Bring the file, if there is one, up to the counters *st at time t. The caller holds the log's lock. */
-void show_write(struct step_log *log, const struct sluice_stats *st, double t);
+/* A step ended at time t. The caller holds the log's lock; log->last are the counters now. */
+void show_step(struct step_log *log, const struct sluice_step *s, double t);
 
 /* A split ended at time t: in a long step, now and then, show its progress. */
 void show_split(double t);

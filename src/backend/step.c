@@ -93,10 +93,7 @@ static void step_finish(struct step *s, double end, enum sluice_phase phase, uin
     };
     pthread_mutex_lock(&log->lock);
     step_count(log, out);
-    if (tokens) {
-        show_add(&log->shown, out);
-    }
-    show_write(log, &log->last, end);
+    show_step(log, out, end);
     pthread_mutex_unlock(&log->lock);
     s->open = false;
 }

@@ -16,7 +16,7 @@
 #include "cli/top.h"
 #include "runner/runner.h"
 
-enum { REFRESH_MS = 333, ESCAPE = 27 };
+enum { REFRESH_MS = 333 };
 
 struct view {
     uint64_t pid;            /* chosen; 0: none yet */
@@ -75,7 +75,6 @@ static bool key(struct view *v, const struct top_list *l, int c) {
     switch (c) {
     case 'q':
     case 'Q':
-    case ESCAPE:
         return false;
     case KEY_UP:
     case KEY_LEFT:
@@ -140,7 +139,6 @@ int top_screen(uint64_t pid, const char *command) {
         noecho();
         keypad(stdscr, TRUE);
         curs_set(0);
-        set_escdelay(25);
         timeout(REFRESH_MS);
         rc = v.line ? loop(&v, command) : CLI_EXIT_FAILED;
     }

@@ -91,13 +91,17 @@ void csv_fact(struct csv *c, const char *key, const char *format, ...) {
 void csv_settings(struct csv *c, const struct sluice_settings *s, const struct sluice_stats *st, bool streaming) {
     static const char *const cache[] = {
         [SLUICE_CACHE_AUTO] = "auto", [SLUICE_CACHE_OFF] = "off", [SLUICE_CACHE_FIXED] = "fixed"};
+    static const char *const dense[] = {
+        [SLUICE_DENSE_ANON] = "anon", [SLUICE_DENSE_MMAP] = "mmap", [SLUICE_DENSE_LOCK] = "lock"};
     csv_fact(c, "streaming", "%d", streaming);
     csv_fact(c, "cache", "%s", streaming ? cache[s->cache] : "none");
     csv_fact(c, "cache_bytes", "%" PRIu64, streaming ? st->cache_bytes : 0);
     csv_fact(c, "cache_policy", "%s", s->policy == SLUICE_POLICY_LRU ? "lru" : "cycle");
-    csv_fact(c, "dense", "mapped");
-    csv_fact(c, "io", "%s", !streaming ? "none" : st->direct_io ? "direct" : "buffered");
+    csv_fact(c, "dense", "%s", streaming ? dense[s->dense] : "mmap");
+    csv_fact(c, "reads", "%s", !streaming ? "none" : st->direct_io ? "direct" : "buffered");
+    csv_fact(c, "io", "%s", !streaming ? "none" : st->io == SLUICE_IO_URING ? "uring" : "pread");
     csv_fact(c, "lanes", "%d", s->io_threads);
+    csv_fact(c, "lookahead", "%d", s->lookahead);
     csv_fact(c, "kernel", "%s", s->reference_kernel ? "reference" : "fused");
 }
 

@@ -171,7 +171,7 @@ if [ -f "$BIN/libsluice-preload.so" ] && ! ldd "$sluice" | grep -q 'lib[at]san';
     if start "$sluice" exec --cache 0 -- "$LLAMA_BIN/llama-completion" -m "$model" -p Hello -n -1 --ignore-eos -c 131072 \
         -no-cnv --no-repack -t 2 --temp 1; then
         works "a stock program" "$sluice" top --once "$pid"
-        expect "  is named" out.txt "^llama-completi, pid $pid, "
+        expect "  is named" out.txt "^llama-completio, pid $pid, "
         expect "  generates" out.txt '^rate +generation [0-9.]+ tok/s'
         expect "  streams" out.txt '^mode +streaming 6 expert tensors'
         stop TERM
