@@ -70,7 +70,7 @@ enum sluice_policy {
 
 /* Who reads. */
 enum sluice_io {
-    SLUICE_IO_AUTO,  /* io_uring where the kernel allows it, else threads */
+    SLUICE_IO_AUTO,  /* what measured faster: threads */
     SLUICE_IO_URING, /* one thread with an io_uring; an error where it is not allowed */
     SLUICE_IO_PREAD, /* threads that each wait for one read */
 };
@@ -88,7 +88,7 @@ struct sluice_settings {
     bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
 };
 
-/* Fill *s with the defaults: cache auto, policy cycle, direct I/O, 4 reads in flight by io_uring or threads. */
+/* Fill *s with the defaults: cache auto, policy cycle, direct I/O, 4 reads in flight. */
 SLUICE_API void sluice_settings_default(struct sluice_settings *s);
 
 /*
