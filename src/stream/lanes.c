@@ -3,7 +3,7 @@
  *
  * A disk needs several requests in flight to reach its bandwidth. Threads that each sit in a
  * blocking pread have them everywhere (lanes_pread.c); one thread with an io_uring has them with
- * half the processor time (lanes_uring.c), where the kernel allows that: containers often do not (seccomp
+ * two thirds of the processor time (lanes_uring.c), where the kernel allows that: containers often do not (seccomp
  * profiles refuse io_uring_setup, kernel.io_uring_disabled). Whole runs were no faster for it, and some
  * slower (docs/benchmarks.md, "Lanes"); so auto means threads.
  *
