@@ -77,7 +77,7 @@ enum sluice_dense {
 
 /* Who reads. */
 enum sluice_io {
-    SLUICE_IO_AUTO,  /* io_uring where the kernel allows it, else threads */
+    SLUICE_IO_AUTO,  /* what measured faster: threads */
     SLUICE_IO_URING, /* one thread with an io_uring; an error where it is not allowed */
     SLUICE_IO_PREAD, /* threads that each wait for one read */
 };

@@ -111,7 +111,7 @@ const struct cli_option cli_cache_options[] = {
      .setting = "io",
      .expect = "auto, uring or pread",
      .help = "who reads: uring, one thread with an io_uring; pread, threads; auto (the\n"
-             "default), io_uring where the kernel allows it"},
+             "default), what measured faster: threads"},
     {.name = "--io-threads",
      .metavar = "N",
      .set = cli_set_setting,

@@ -772,6 +772,9 @@ void engine_stats(struct engine *e, struct sluice_stats *out) {
     out->evictions = e->evictions;
     out->foreseen = e->foresight.st;
     out->foreseen.read_bytes = atomic_load_explicit(&e->read[ENGINE_PHASES].bytes, memory_order_relaxed);
+    /* Read for generation, useful or not: the disk does not care. */
+    out->generation.read_bytes += out->foreseen.read_bytes;
+    out->generation.reads += atomic_load_explicit(&e->read[ENGINE_PHASES].reads, memory_order_relaxed);
     out->submits = e->submits;
     out->queue_sum = e->queue_sum;
     out->lanes = (uint32_t)e->settings.io_threads;

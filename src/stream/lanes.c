@@ -3,8 +3,9 @@
  *
  * A disk needs several requests in flight to reach its bandwidth. Threads that each sit in a
  * blocking pread have them everywhere (lanes_pread.c); one thread with an io_uring has them with
- * fewer switches between threads (lanes_uring.c), where the kernel allows that. Containers often do not
- * (seccomp profiles refuse io_uring_setup, kernel.io_uring_disabled), so it is decided by trying.
+ * two thirds of the processor time (lanes_uring.c), where the kernel allows that: containers often do not (seccomp
+ * profiles refuse io_uring_setup, kernel.io_uring_disabled). Whole runs were no faster for it, and some
+ * slower (docs/benchmarks.md, "Lanes"); so auto means threads.
  *
  * Both work off a queue that is first in, first out: the caller submits in the order in which it
  * will consume. It is a growing ring under a mutex that is held for a few instructions. The compute
@@ -22,27 +23,12 @@
 enum { LANES_QUEUE_START = 256 }; /* requests; doubles when full */
 
 int lanes_choose(enum sluice_io want, enum sluice_io *got, struct sluice_error *err) {
-    *got = SLUICE_IO_PREAD;
-    if (want != SLUICE_IO_PREAD) {
-        const int rc = lanes_uring_check(err);
-        if (rc == SLUICE_OK) {
-            *got = SLUICE_IO_URING;
-        } else if (want == SLUICE_IO_URING) {
-            return rc;
-        }
-    }
-    return sluice_ok(err);
+    *got = want == SLUICE_IO_AUTO ? SLUICE_IO_PREAD : want;
+    return *got == SLUICE_IO_URING ? lanes_uring_check(err) : sluice_ok(err);
 }
 
 struct lanes *lanes_create(enum sluice_io io, uint32_t n, lane_done_fn done, void *ud, struct sluice_error *err) {
-    struct lanes *l = NULL;
-    if (io != SLUICE_IO_PREAD) {
-        l = lanes_uring_create(n, done, ud, err);
-    }
-    if (!l && io != SLUICE_IO_URING) {
-        l = lanes_pread_create(n, done, ud, err);
-    }
-    return l;
+    return io == SLUICE_IO_URING ? lanes_uring_create(n, done, ud, err) : lanes_pread_create(n, done, ud, err);
 }
 
 enum sluice_io lanes_kind(const struct lanes *l) {

@@ -28,16 +28,12 @@ typedef void (*lane_done_fn)(void *ud, const struct lane_request *r, int64_t got
 
 struct lanes;
 
-/*
- * Which kind `want` means in this process: SLUICE_IO_AUTO becomes SLUICE_IO_URING where the kernel
- * allows it, else SLUICE_IO_PREAD. SLUICE_ERR_ARG: io_uring was asked for and is not allowed.
- */
+/* Which kind `want` means: AUTO is PREAD. SLUICE_ERR_ARG: io_uring was asked for and is not allowed. */
 int lanes_choose(enum sluice_io want, enum sluice_io *got, struct sluice_error *err);
 
 /*
  * Start lanes that keep up to n requests (1..64) in flight: that many threads, or one thread and a
- * ring. With SLUICE_IO_AUTO a ring that is refused becomes threads. NULL with *err set when memory
- * or threads are not to be had, or the ring that was asked for is not.
+ * ring. NULL with *err set when memory or threads are not to be had, or the ring is not.
  */
 struct lanes *lanes_create(enum sluice_io io, uint32_t n, lane_done_fn done, void *ud, struct sluice_error *err);
 

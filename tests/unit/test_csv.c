@@ -66,7 +66,7 @@ static void check(void) {
     assert_non_null(strstr(text, "\n# model=a b c\n"));
     assert_non_null(strstr(text, "\n# cache_bytes=4096\n"));
     assert_non_null(strstr(text, "\n# cache_policy=cycle\n"));
-    assert_non_null(strstr(text, "\n# io=direct\n"));
+    assert_non_null(strstr(text, "\n# reads=direct\n"));
     char *table = strstr(text, "\nstep,");
     assert_non_null(table);
     assert_int_equal(strncmp(table + 1, header, strlen(header)), 0);
