@@ -49,6 +49,10 @@ static uint32_t add_layer(struct fixture *f, int layer, uint64_t slice, uint32_t
 static void create(struct fixture *f, uint64_t budget) {
     slots_destroy(&f->slots);
     assert_int_equal(slots_create(&f->slots, &f->bank, budget, SLUICE_POLICY_LRU, &f->err), SLUICE_OK);
+    /* A plan that is made before the arena is cut must name the same number. */
+    uint64_t bytes = 0;
+    assert_int_equal(slots_measure(&f->bank, budget, &bytes, &f->err), SLUICE_OK);
+    assert_int_equal(bytes, f->slots.bytes);
 }
 
 /* What must hold at any time. */
