@@ -72,15 +72,21 @@ for settings in "--cache 0" "--cache ${demand}B --force-cache" "--cache auto" "-
     done
     [ "$(grep -c ',generation,1,' steps.csv)" -eq 11 ] || fail "  not 11 generated tokens"
     adds_up "  $settings" steps.csv
-    # The generation's seconds are measured by another clock reading, around the same calls.
-    near "  wall time and the summary's" "$(sum steps.csv generation wall_s)" "$(phase out.txt generation seconds)"
+    # The generation's seconds are measured by another clock reading around the same calls: never less.
+    # How much more they are is up to the machine, which may take the core away in between.
+    if awk -v rows="$(sum steps.csv generation wall_s)" -v all="$(phase out.txt generation seconds)" \
+        'BEGIN { exit !(rows > 0 && rows <= all) }'; then
+        ok "  wall time is within the summary's"
+    else
+        fail "  wall time: $(sum steps.csv generation wall_s) in the rows, $(phase out.txt generation seconds) in the summary"
+    fi
 done
 [ "$(grep -c ',prompt,3,' steps.csv)" -ge 2 ] || fail "--ubatch 3 is not in the rows"
 # Without a cache there are reads, so there is a queue and something to wait for.
 awk -F, -v q="$(column queue_mean)" -v m="$(column queue_max)" '/^[0-9]/ && !($q > 0 && $m >= $q) { exit 1 }' steps.csv ||
     fail "reads without a queue"
 for fact in "model=$model" architecture=qwen3moe cache=off cache_policy=cycle threads=2 ubatch=3 lanes=4 dense=anon \
-    "io=(direct|buffered)" "llama=v[0-9.]+" "sluice=[0-9.]+" "start=20[0-9T:Z-]+" "cache_bytes=[1-9][0-9]*"; do
+    "reads=(direct|buffered)" "io=(uring|pread)" "lookahead=1" "llama=v[0-9.]+" "sluice=[0-9.]+" "start=20[0-9T:Z-]+" "cache_bytes=[1-9][0-9]*"; do
     expect "  # $fact" steps.csv "^# $fact\$"
 done
 
