@@ -115,6 +115,7 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_IO            auto | uring | pread
  *   SLUICE_IO_THREADS    1..64
  *   SLUICE_DIRECT_IO     0 | 1
+ *   SLUICE_LOOKAHEAD     0 | 1
  *   SLUICE_KERNEL        fused | reference                 reference: for comparison, same bytes
  *   SLUICE_PUBLISH       0 | 1                             0: `sluice top` does not see this process
  *   SLUICE_QUIET         0 | 1

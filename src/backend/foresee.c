@@ -1,9 +1,29 @@
 /*
  * foresee.c - guessing which experts the next block will use.
  *
- * While the attention of the next layer computes, the disk is idle: its router has not spoken yet.
- * But the hidden state changes little from one layer to the next, so the next layer's router applied
- * to this layer's input names most of the experts that it will pick. ...
+ * While attention computes, the disk would be idle: the next layer's router has not spoken yet. But a
+ * layer adds little to the hidden state, so the next layer's router applied to this layer's input
+ * names most of the experts that it will pick, the likeliest ones best. What of these is not in memory
+ * is read while nothing else is to be read (engine_foresee), whole bundles, likeliest first.
+ *
+ * Measured, one token at a time, share of the guesses that the router then picked, by rank of the
+ * guess (2026-11-30):
+ *
+ *     10 layers, top-8 of 128, random weights          0.85 0.74 0.66 0.58 0.51 0.43 0.38 0.34
+ *     48 layers, the same                              0.96 0.94 0.90 0.86 0.81 0.71 0.60 0.49
+ *       of those not in a cache of 2000 MiB            0.91 0.88 0.85 0.77 0.75 0.63 0.52 0.42
+ *
+ * and what it gains is in docs/benchmarks.md, "Lookahead". Engines that guessed on a disk that was
+ * busy anyway lost by it; here a guess never waits in front of a read that is asked for, the rest is
+ * taken back at the next demand, and guessing stops for a while when it turns out useless.
+ *
+ * The router is found in the graph, behind the ids of the expert matmul: no names, no table of
+ * models. Its input has been multiplied with its own layer's norm weights; that is undone and the
+ * next layer's are applied. Selection biases and groups of experts (DeepSeek) are not imitated: a
+ * guess may be wrong, and then costs a read. What is guessed never changes what is computed.
+ *
+ * One vector times one small matrix, on the thread that runs the block, after its reads are under
+ * way: 0.26 million multiply-adds a layer for the second model above.
  */
 #include "backend/foresee.h"
 

@@ -118,6 +118,11 @@ void cli_summary_print(const struct cli_report *r, FILE *out) {
     if (streams(r)) {
         fprintf(out, "  %-12s%.0f MiB, %" PRIu64 " of %" PRIu64 " experts in memory, %" PRIu64 " evicted\n", "cache",
                 (double)r->total.cache_bytes / MIB, r->total.resident, r->total.slots, r->total.evictions);
+        const struct sluice_foresee_stats *f = &r->total.foreseen;
+        if (f->begun) {
+            fprintf(out, "  %-12s%" PRIu64 " experts read before they were asked for, %" PRIu64 " of them used\n",
+                    "lookahead", f->begun, f->used);
+        }
     }
     fprintf(out, "  %-12s%.0f MiB peak", "memory", (double)r->peak_bytes / MIB);
     if (r->cgroup_peak_bytes) {

@@ -166,7 +166,7 @@ fatal() {
     local settings n
     make_model
     # A read ahead of use that fails once is no failure: what it was for is read when it is asked for. Faults that stay are.
-    check_failed "EIO from read 170 on, with lookahead" "FAULTY_MODE=eio FAULTY_AFTER=170" "$third" "Input/output error"
+    check_failed "EIO from read 100 on, with lookahead" "FAULTY_MODE=eio FAULTY_AFTER=100" "$third" "Input/output error"
     third="$third SLUICE_LOOKAHEAD=0"
     for settings in SLUICE_CACHE=off "$third" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" \
         "SLUICE_CACHE=off SLUICE_IO_THREADS=1 SLUICE_KERNEL=reference" "${uring[@]}" ${uring:+"$third SLUICE_IO=uring"}; do

@@ -171,6 +171,7 @@ static void test_default(void **state) {
     assert_int_equal(s.floor_bytes, 0);
     assert_int_equal(s.memory_bytes, 0);
     assert_int_equal(s.dense, SLUICE_DENSE_ANON);
+    assert_true(s.lookahead);
     assert_true(s.direct_io);
     assert_false(s.force_cache);
     assert_false(s.quiet);
@@ -228,6 +229,8 @@ static void test_set(void **state) {
     assert_int_equal(s.io_threads, 1);
     set(&s, "io_threads", "64");
     assert_int_equal(s.io_threads, 64);
+    set(&s, "lookahead", "0");
+    assert_false(s.lookahead);
     set(&s, "direct_io", "0");
     assert_false(s.direct_io);
     set(&s, "kernel", "reference");
@@ -287,6 +290,8 @@ static const char *const bad[][2] = {
     {"io_threads", "4294967300"},
     {"io_threads", "18446744073709551620"},
     {"direct_io", "true"},
+    {"lookahead", "2"},
+    {"lookahead", ""},
     {"direct_io", "-1"},
     {"quiet", "1 "},
     {"publish", ""},
@@ -366,6 +371,7 @@ static void test_environment(void **state) {
     setenv("SLUICE_IO", "pread", 1);
     setenv("SLUICE_IO_THREADS", "9", 1);
     setenv("SLUICE_DIRECT_IO", "1", 1);
+    setenv("SLUICE_LOOKAHEAD", "1", 1);
     setenv("SLUICE_QUIET", "0", 1);
     setenv("SLUICE_PUBLISH", "0", 1);
     setenv("SLUICE_KERNEL", "reference", 1);
