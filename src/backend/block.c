@@ -32,6 +32,7 @@
 #include "backend/backend.h"
 #include "backend/collect.h"
 #include "backend/foresee.h"
+#include "backend/window.h"
 #include "backend/step.h"
 #include "stream/clock.h"
 #include "stream/error.h"
@@ -41,6 +42,7 @@ enum { BLOCK_WINDOW = 64 }; /* experts held at once in rolling mode, at most */
 struct block_exec {
     struct engine *engine;  /* holds the experts */
     struct collect collect; /* nodes to run */
+    struct window window;   /* for nodes whose experts do not fit at once */
     struct foresee foresee; /* guesses the next block's experts */
     struct step step;       /* what this context computes, where nobody says where steps begin */
     struct timing timing;   /* where the time of the current split goes */
@@ -76,6 +78,7 @@ struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
         return NULL;
     }
     x->engine = engine;
+    window_init(&x->window);
     foresee_init(&x->foresee, kernel_find_traits(cpu));
     x->collect.timing = &x->timing;
     return x;
@@ -89,6 +92,7 @@ void block_destroy(struct block_exec *x) {
     step_close(&x->step);
     collect_free(&x->collect);
     foresee_free(&x->foresee);
+    window_destroy(&x->window);
     route_free(&x->route);
     free(x->slot);
     free(x->state);
@@ -260,42 +264,57 @@ static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor 
     return status;
 }
 
+/* Does the node after node i multiply the same input, by the same routing, with weights of the same type? */
+static struct ggml_tensor *block_twin(struct ggml_cgraph *g, int i, const struct stream_weight *w) {
+    const struct ggml_tensor *node = ggml_graph_node(g, i);
+    struct ggml_tensor *next = i + 1 < ggml_graph_n_nodes(g) ? ggml_graph_node(g, i + 1) : NULL;
+    const struct stream_weight *v = next && next->op == GGML_OP_MUL_MAT_ID ? buffer_weight(next->src[0]) : NULL;
+    const bool twin = v && next->src[1] == node->src[1] && next->src[2] == node->src[2] && v->group == w->group &&
+                      v->part != w->part && next->src[0]->type == node->src[0]->type &&
+                      next->src[0]->ne[0] == node->src[0]->ne[0] && next->nb[0] == sizeof(float);
+    return twin ? next : NULL;
+}
+
 /*
- * Decode: append node i, and the next one if it shares input, routing and type, as one kernel node.
- * All experts are held, one row each. *taken: nodes appended, 0 when the kernel cannot do it.
+ * Append node i, and its twin, as one kernel node. When not all experts are held it is run at once,
+ * with a window. *taken: nodes appended, 0 when the kernel cannot do it.
  */
 static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgraph *g, int i,
-                                         const struct stream_weight *w, int *taken) {
-    struct ggml_tensor *node = ggml_graph_node(g, i), *in = node->src[1];
-    *taken = 0;
-    if (!x->held || x->route.T != 1 || x->route.n != x->route.K || x->route.K > KERNEL_RANKS) {
-        return GGML_STATUS_SUCCESS;
-    }
+                                         const struct stream_weight *w, bool first, int *taken,
+                                         struct sluice_error *err) {
     enum ggml_status status;
-    struct kernel_job *j = collect_add_job(&x->collect, node, &status);
+    *taken = 0;
+    struct kernel_job *j = collect_add_job(&x->collect, ggml_graph_node(g, i), &status);
     if (!j) {
         return status;
     }
     j->engine = x->engine;
-    j->K = (int)x->route.K;
     j->part[0] = w->part;
-    for (uint32_t p = 0; p < x->route.n; p++) {
-        j->slot[x->route.list[x->route.first[p]]] = x->slot[p];
-    }
     *taken = 1;
-    if (i + 1 < ggml_graph_n_nodes(g)) {
-        struct ggml_tensor *next = ggml_graph_node(g, i + 1);
-        const struct stream_weight *v = next->op == GGML_OP_MUL_MAT_ID ? buffer_weight(next->src[0]) : NULL;
-        if (v && next->src[1] == in && next->src[2] == node->src[2] && v->group == w->group && v->part != w->part &&
-            next->src[0]->type == node->src[0]->type && next->nb[0] == sizeof(float)) {
-            j->node[j->n_mats] = next;
-            j->part[j->n_mats++] = v->part;
-            x->done_parts |= 1u << v->part;
-            *taken = 2;
-        }
+    uint32_t parts = 1u << w->part;
+    struct ggml_tensor *twin = block_twin(g, i, w);
+    if (twin) {
+        j->node[j->n_mats] = twin;
+        j->part[j->n_mats++] = buffer_weight(twin->src[0])->part;
+        parts |= 1u << j->part[1];
+        *taken = 2;
+    }
+    x->done_parts |= parts;
+    for (uint32_t p = 0; p < x->route.n; p++) {
+        kernel_place_init(&j->place[p], j, x->held ? x->slot[p] : UINT32_MAX);
+    }
+    if (!x->held) {
+        const struct engine_want want = {.group = w->group, .parts = parts, .phase = x->phase, .first = first};
+        window_begin(&x->window, &want);
+        j->window = &x->window;
     }
     kernel_add(x->collect.tensors, x->collect.graph, j);
-    return GGML_STATUS_SUCCESS;
+    if (!x->held) {
+        status = collect_flush(&x->collect);
+        const int rc = window_end(&x->window, j, err);
+        status = rc ? block_status(rc) : status;
+    }
+    return status;
 }
 
 /* Begin the block that node i starts, or go on with the one that it belongs to; then compute it. */
@@ -346,21 +365,21 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
             }
         }
     }
-    if (status == GGML_STATUS_SUCCESS && x->route.n != x->route.K * x->route.T) {
-        status = collect_flush(&x->collect); /* some expert has several rows, whose inputs are about to be gathered */
-    }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
     x->ids = ids;
     x->group = w->group;
     x->done_parts = same ? x->done_parts | 1u << w->part : 1u << w->part;
-    status = block_add_kernel(x, g, i, w, taken);
-    if (status == GGML_STATUS_SUCCESS && *taken == 0) {
-        *taken = 1;
-        status = block_run_node(x, node, w, !same, err);
+    status = block_add_kernel(x, g, i, w, !same, taken, err);
+    if (status != GGML_STATUS_SUCCESS || *taken) {
+        return status;
     }
-    return status;
+    *taken = 1;
+    if (x->route.n != x->route.K * x->route.T) {
+        status = collect_flush(&x->collect); /* some expert has several rows, whose inputs are about to be gathered */
+    }
+    return status == GGML_STATUS_SUCCESS ? block_run_node(x, node, w, !same, err) : status;
 }
 
 /* The split is done: its times go to the counters and to the step. */

@@ -68,6 +68,7 @@ void collect_free(struct collect *c) {
     ggml_free(c->tensors);
     free(c->scatter);
     free(c->jobs);
+    free(c->places);
     free(c->rows);
     free(c->zeros);
     memset(c, 0, sizeof *c);
@@ -148,6 +149,7 @@ void collect_set_threads(struct collect *c, int n) {
 void collect_clear(struct collect *c) {
     c->n_scatter = 0;
     c->n_jobs = 0;
+    c->n_places = 0;
     c->rows_used = 0;
     ggml_graph_clear(c->graph);
     ggml_reset(c->tensors);
@@ -273,21 +275,46 @@ enum ggml_status collect_add_expert(struct collect *c, struct ggml_tensor *node,
     return GGML_STATUS_SUCCESS;
 }
 
+/* Room for n more places; may run the graph first, whose jobs point to those that there are. */
+static enum ggml_status collect_places(struct collect *c, uint32_t n) {
+    if (n > c->cap_places - c->n_places && c->n_jobs) {
+        const enum ggml_status status = collect_flush(c);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    if (n > c->cap_places - c->n_places) {
+        const uint32_t cap = 4 * n; /* two jobs a block, and a block may begin behind another */
+        struct kernel_place *p = calloc(cap, sizeof *p);
+        if (!p) {
+            return GGML_STATUS_ALLOC_FAILED;
+        }
+        free(c->places);
+        c->places = p;
+        c->cap_places = cap;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
 struct kernel_job *collect_add_job(struct collect *c, struct ggml_tensor *node, enum ggml_status *status) {
     struct ggml_tensor *in = node->src[1];
     const enum ggml_type type = c->traits ? kernel_row_type(c->traits, node) : GGML_TYPE_COUNT;
     *status = GGML_STATUS_SUCCESS;
-    if (type == GGML_TYPE_COUNT) {
+    if (type == GGML_TYPE_COUNT || c->route->n > KERNEL_PLACES) {
         return NULL;
     }
     if (c->n_jobs == COLLECT_JOBS || ggml_graph_n_nodes(c->graph) > COLLECT_NODES - 2 || c->n_scatter) {
         *status = collect_flush(c);
     }
+    if (*status == GGML_STATUS_SUCCESS) {
+        *status = collect_places(c, c->route->n);
+    }
     char *rows = in->data;
-    size_t row_bytes = in->nb[1];
+    size_t rank_bytes = in->nb[1], token_bytes = in->nb[2];
     if (type != in->type && *status == GGML_STATUS_SUCCESS) {
-        row_bytes = (ggml_row_size(type, in->ne[0]) + 63) / 64 * 64;
-        rows = collect_rows(c, row_bytes * (size_t)in->ne[1], status);
+        rank_bytes = (ggml_row_size(type, in->ne[0]) + 63) / 64 * 64;
+        token_bytes = rank_bytes * (size_t)in->ne[1];
+        rows = collect_rows(c, token_bytes * (size_t)in->ne[2], status);
     }
     if (*status != GGML_STATUS_SUCCESS) {
         return NULL;
@@ -298,9 +325,13 @@ struct kernel_job *collect_add_job(struct collect *c, struct ggml_tensor *node, 
         .convert = c->traits(type)->from_float,
         .node = {node},
         .n_mats = 1,
+        .route = c->route,
+        .place = c->places + c->n_places,
         .idle = &c->idle,
         .rows = rows,
-        .row_bytes = row_bytes,
+        .rank_bytes = in->ne[1] == 1 ? 0 : rank_bytes,
+        .token_bytes = token_bytes,
     };
+    c->n_places += c->route->n;
     return j;
 }

@@ -32,6 +32,8 @@ struct collect {
     struct ggml_context *tensors;    /* tensors made for it, reset after every run */
     struct kernel_job *jobs;         /* kernel nodes' state */
     int n_jobs;                      /* entries used */
+    struct kernel_place *places;     /* the jobs' experts */
+    uint32_t n_places, cap_places;   /* entries used, and room */
     struct collect_scatter *scatter; /* to do after the run */
     int n_scatter;                   /* entries used */
     char *rows;                      /* gathered or converted inputs, and outputs to scatter; rows_cap bytes */
@@ -68,9 +70,9 @@ enum ggml_status collect_add_plain(struct collect *c, struct ggml_tensor *node);
 enum ggml_status collect_add_expert(struct collect *c, struct ggml_tensor *node, uint32_t place, const void *weights);
 
 /*
- * Append a kernel node for `node` of one token: all experts, one row each. NULL with *status
- * success: the kernel cannot do this type or shape. The caller adds to the job (a second matmul,
- * slots) what it knows and then calls kernel_add.
+ * Begin a kernel node for `node`, with room for the experts of the routing in job->place. NULL with
+ * *status success: the kernel cannot do this type or shape. The caller completes the job (a second
+ * matmul, places) and then calls kernel_add.
  */
 struct kernel_job *collect_add_job(struct collect *c, struct ggml_tensor *node, enum ggml_status *status);
 

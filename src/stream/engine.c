@@ -713,6 +713,10 @@ void engine_wait(struct engine *e, uint32_t seen) {
     event_wait(&e->changed, seen);
 }
 
+void engine_wake(struct engine *e) {
+    event_bump(&e->changed);
+}
+
 uint32_t engine_capacity(struct engine *e, uint32_t group) {
     pthread_mutex_lock(&e->lock);
     const uint32_t n = e->cut ? e->slots.classes[e->slots.class_of_group[group]].n : 0;

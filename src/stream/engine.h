@@ -106,6 +106,9 @@ const void *engine_part_data(struct engine *e, uint32_t slot, uint32_t part);
 uint32_t engine_seen(struct engine *e);
 void engine_wait(struct engine *e, uint32_t seen);
 
+/* Wake those who sleep in engine_wait: something that they look at, and the engine does not know of, changed. */
+void engine_wake(struct engine *e);
+
 /*
  * Bundles of `group` that its next block will probably use, likeliest first: those that are not in
  * memory are read while the lanes have nothing better to do, a few at a time, as long as that turns

@@ -1,0 +1,45 @@
+/* window.h - a node's experts in turns, where the cache does not hold all of them at once. */
+#ifndef SLUICE_BACKEND_WINDOW_H
+#define SLUICE_BACKEND_WINDOW_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/kernel.h"
+
+enum { WINDOW_OPEN = 64 }; /* experts held at once, at most */
+
+/* One per executor; set up anew for each node. */
+struct window {
+    pthread_mutex_t lock;           /* guards the rest while the node runs */
+    uint32_t group;                 /* of the experts */
+    uint32_t parts;                 /* of the node, a bit mask */
+    enum engine_phase phase;        /* whose counters */
+    bool first;                     /* this node counts hits and misses */
+    uint32_t open;                  /* experts held */
+    uint8_t asked[KERNEL_PLACES];   /* by place: was acquired once */
+    int32_t wanted[WINDOW_OPEN];    /* scratch: expert numbers */
+    uint32_t place[WINDOW_OPEN];    /* scratch: their places */
+    uint32_t slot[WINDOW_OPEN];     /* scratch: slots granted or to give back */
+    int status;                     /* what an acquire failed with */
+    struct sluice_error err;        /* the same in words */
+};
+
+void window_init(struct window *w);
+void window_destroy(struct window *w);
+
+/* Before the node runs. `want` gives group, parts, phase and first. Nothing is acquired yet. */
+void window_begin(struct window *w, const struct engine_want *want);
+
+/*
+ * From a thread that runs the node: give back the experts that are done and acquire others. Sleeps
+ * for slots only when none is held. With `must` it waits its turn, else another thread that is at it
+ * is enough. True when something changed. A failure sets the job's.
+ */
+bool window_roll(struct window *w, struct kernel_job *j, bool must);
+
+/* After the node ran: give back what a failure left open. Returns the status of the acquires; *err says why. */
+int window_end(struct window *w, struct kernel_job *j, struct sluice_error *err);
+
+#endif
