@@ -32,6 +32,7 @@
 #include "backend/backend.h"
 #include "backend/collect.h"
 #include "backend/foresee.h"
+#include "backend/trial.h"
 #include "backend/window.h"
 #include "backend/step.h"
 #include "stream/clock.h"
@@ -42,6 +43,7 @@ enum { BLOCK_WINDOW = 64 }; /* experts held at once in rolling mode, at most */
 struct block_exec {
     struct engine *engine;  /* holds the experts */
     struct collect collect; /* nodes to run */
+    struct trial trial;     /* whether the kernel computes ggml's bytes */
     struct window window;   /* for nodes whose experts do not fit at once */
     struct foresee foresee; /* guesses the next block's experts */
     struct step step;       /* what this context computes, where nobody says where steps begin */
@@ -93,6 +95,7 @@ void block_destroy(struct block_exec *x) {
     collect_free(&x->collect);
     foresee_free(&x->foresee);
     window_destroy(&x->window);
+    trial_free(&x->trial);
     route_free(&x->route);
     free(x->slot);
     free(x->state);
@@ -271,8 +274,23 @@ static struct ggml_tensor *block_twin(struct ggml_cgraph *g, int i, const struct
     const struct stream_weight *v = next && next->op == GGML_OP_MUL_MAT_ID ? buffer_weight(next->src[0]) : NULL;
     const bool twin = v && next->src[1] == node->src[1] && next->src[2] == node->src[2] && v->group == w->group &&
                       v->part != w->part && next->src[0]->type == node->src[0]->type &&
-                      next->src[0]->ne[0] == node->src[0]->ne[0] && next->nb[0] == sizeof(float);
+                      next->src[0]->ne[0] == node->src[0]->ne[0] && next->src[0]->ne[1] == node->src[0]->ne[1] &&
+                      next->nb[0] == sizeof(float);
     return twin ? next : NULL;
+}
+
+/* May the kernel compute this node, a part of the block that is on? */
+static enum ggml_status block_may_kernel(struct block_exec *x, struct ggml_tensor *node, uint32_t part, bool *may,
+                                         struct sluice_error *err) {
+    *may = false;
+    if (!collect_kernel_fits(&x->collect, node)) {
+        return GGML_STATUS_SUCCESS;
+    }
+    if (!x->held) {
+        memset(x->slot, 0xff, x->route.n * sizeof *x->slot); /* all UINT32_MAX */
+    }
+    const struct engine_want want = {.group = x->group, .parts = 1u << part, .phase = x->phase};
+    return trial_rows(&x->trial, &x->collect, x->engine, node, &want, x->slot, may, err);
 }
 
 /*
@@ -282,9 +300,10 @@ static struct ggml_tensor *block_twin(struct ggml_cgraph *g, int i, const struct
 static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgraph *g, int i,
                                          const struct stream_weight *w, bool first, int *taken,
                                          struct sluice_error *err) {
-    enum ggml_status status;
+    bool may;
     *taken = 0;
-    struct kernel_job *j = collect_add_job(&x->collect, ggml_graph_node(g, i), &status);
+    enum ggml_status status = block_may_kernel(x, ggml_graph_node(g, i), w->part, &may, err);
+    struct kernel_job *j = may ? collect_add_job(&x->collect, ggml_graph_node(g, i), &status) : NULL;
     if (!j) {
         return status;
     }

@@ -296,13 +296,15 @@ static enum ggml_status collect_places(struct collect *c, uint32_t n) {
     return GGML_STATUS_SUCCESS;
 }
 
+bool collect_kernel_fits(const struct collect *c, const struct ggml_tensor *node) {
+    return c->traits && c->route->n <= KERNEL_PLACES && kernel_row_type(c->traits, node) != GGML_TYPE_COUNT;
+}
+
 struct kernel_job *collect_add_job(struct collect *c, struct ggml_tensor *node, enum ggml_status *status) {
     struct ggml_tensor *in = node->src[1];
-    const enum ggml_type type = c->traits ? kernel_row_type(c->traits, node) : GGML_TYPE_COUNT;
+    const enum ggml_type type = kernel_row_type(c->traits, node);
+    assert(type != GGML_TYPE_COUNT);
     *status = GGML_STATUS_SUCCESS;
-    if (type == GGML_TYPE_COUNT || c->route->n > KERNEL_PLACES) {
-        return NULL;
-    }
     if (c->n_jobs == COLLECT_JOBS || ggml_graph_n_nodes(c->graph) > COLLECT_NODES - 2 || c->n_scatter) {
         *status = collect_flush(c);
     }

@@ -69,10 +69,13 @@ enum ggml_status collect_add_plain(struct collect *c, struct ggml_tensor *node);
 /* Append the matmul of one expert (by place in the routing) for `node`, with its weights at `weights`. */
 enum ggml_status collect_add_expert(struct collect *c, struct ggml_tensor *node, uint32_t place, const void *weights);
 
+/* Can the kernel compute nodes of this type and shape, with the routing as it is? */
+bool collect_kernel_fits(const struct collect *c, const struct ggml_tensor *node);
+
 /*
- * Begin a kernel node for `node`, with room for the experts of the routing in job->place. NULL with
- * *status success: the kernel cannot do this type or shape. The caller completes the job (a second
- * matmul, places) and then calls kernel_add.
+ * Begin a kernel node for `node`, which must fit, with room for the experts of the routing in
+ * job->place. NULL: *status says why. The caller completes the job (a second matmul, places) and then
+ * calls kernel_add.
  */
 struct kernel_job *collect_add_job(struct collect *c, struct ggml_tensor *node, enum ggml_status *status);
 
