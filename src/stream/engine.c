@@ -297,12 +297,12 @@ int engine_resize(struct engine *e, struct sluice_error *err) {
         uint64_t budget = 0;
         engine_forget_foreseen(e);
         rc = e->budget_fn(e->budget_ud, &e->bank, e->slots.bytes, &budget, err);
-        if (rc == SLUICE_OK && budget == 0 && e->budget) {
-            slots_empty(&e->slots); /* without a cache nothing outlives its use */
-        }
         rc = rc ? rc : slots_resize(&e->slots, budget, err);
         if (rc == SLUICE_OK) {
             e->budget = budget;
+        }
+        if (rc == SLUICE_OK && budget == 0) {
+            slots_empty(&e->slots); /* without a cache nothing outlives its use */
         }
     }
     pthread_mutex_unlock(&e->lock);
