@@ -79,8 +79,8 @@ int io_uring_submit_and_wait(struct io_uring *ring, unsigned wait) {
     void *p = real("io_uring_submit_and_wait");
     memcpy(&fn, &p, sizeof fn);
     /* With nothing but the wake-up in the ring there is nothing to hold up. */
-    if (io_uring_sq_ready(ring) > 1 || (io_uring_sq_ready(ring) == 1 &&
-                                        ring->sq.sqes[(ring->sq.sqe_tail - 1) & ring->sq.ring_mask].user_data)) {
+    if (io_uring_sq_ready(ring) > 1 ||
+        (io_uring_sq_ready(ring) == 1 && ring->sq.sqes[(ring->sq.sqe_tail - 1) & ring->sq.ring_mask].user_data)) {
         gate_pass();
     }
     return fn(ring, wait);

@@ -216,7 +216,8 @@ static void test_large_slice(void **state) {
     fixture_gate_wait(1);
     const uint64_t reads = stats(&f).generation.reads;
     struct engine_want w = fixture_want(&f, 0, now, 1);
-    assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK); /* demand, though there is nothing to read */
+    assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err),
+                     SLUICE_OK); /* demand, though there is nothing to read */
     engine_release(f.e, &slot, 1);
     assert_int_equal(stats(&f).foreseen.begun, 1);
     fixture_gate_open();
@@ -379,10 +380,10 @@ static void test_bank_changes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_guess),  cmocka_unit_test(test_wrong_guess), cmocka_unit_test(test_recall),
-        cmocka_unit_test(test_overtaken),    cmocka_unit_test(test_counted_once), cmocka_unit_test(test_resized),
-        cmocka_unit_test(test_large_slice),  cmocka_unit_test(test_pinned),      cmocka_unit_test(test_pause),
-        cmocka_unit_test(test_no_use),       cmocka_unit_test(test_failed_read), cmocka_unit_test(test_bank_changes),
+        cmocka_unit_test(test_right_guess), cmocka_unit_test(test_wrong_guess),  cmocka_unit_test(test_recall),
+        cmocka_unit_test(test_overtaken),   cmocka_unit_test(test_counted_once), cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_large_slice), cmocka_unit_test(test_pinned),       cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_no_use),      cmocka_unit_test(test_failed_read),  cmocka_unit_test(test_bank_changes),
     };
     return fixture_run(tests, sizeof tests / sizeof *tests);
 }

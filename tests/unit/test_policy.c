@@ -438,18 +438,15 @@ static void test_against_belady(void **state) {
         }
     }
     /* What was popular is forgotten: the shift costs less than a sixth. */
-    const uint64_t steady = policy_hits(SLUICE_POLICY_CYCLE, &s[1], 14), shifted = policy_hits(SLUICE_POLICY_CYCLE, &s[2], 14);
+    const uint64_t steady = policy_hits(SLUICE_POLICY_CYCLE, &s[1], 14),
+                   shifted = policy_hits(SLUICE_POLICY_CYCLE, &s[2], 14);
     assert_true(shifted > steady * 5 / 6);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_cycle),
-        cmocka_unit_test(test_no_cliff),
-        cmocka_unit_test(test_belady_itself),
-        cmocka_unit_test(test_against_belady),
+        cmocka_unit_test(test_random),   cmocka_unit_test(test_edges),         cmocka_unit_test(test_cycle),
+        cmocka_unit_test(test_no_cliff), cmocka_unit_test(test_belady_itself), cmocka_unit_test(test_against_belady),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

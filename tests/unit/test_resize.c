@@ -323,10 +323,14 @@ static void test_crowd(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_before_the_first_use), cmocka_unit_test(test_grow_and_shrink),
-        cmocka_unit_test(test_to_staging_and_back),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_memory),            cmocka_unit_test(test_waits_for_pins),
-        cmocka_unit_test(test_waits_for_reads),      cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_before_the_first_use),
+        cmocka_unit_test(test_grow_and_shrink),
+        cmocka_unit_test(test_to_staging_and_back),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_waits_for_pins),
+        cmocka_unit_test(test_waits_for_reads),
+        cmocka_unit_test(test_crowd),
     };
     return fixture_run(tests, sizeof tests / sizeof *tests);
 }

@@ -577,12 +577,18 @@ static void test_empty(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_classes),          cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_room_for_all),     cmocka_unit_test(test_staging),
-        cmocka_unit_test(test_place_evict_drop), cmocka_unit_test(test_relabelled_is_empty),
-        cmocka_unit_test(test_random),           cmocka_unit_test(test_resize),
-        cmocka_unit_test(test_resize_as_created), cmocka_unit_test(test_resize_untouched),
-        cmocka_unit_test(test_resize_no_memory), cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_room_for_all),
+        cmocka_unit_test(test_staging),
+        cmocka_unit_test(test_place_evict_drop),
+        cmocka_unit_test(test_relabelled_is_empty),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_resize),
+        cmocka_unit_test(test_resize_as_created),
+        cmocka_unit_test(test_resize_untouched),
+        cmocka_unit_test(test_resize_no_memory),
+        cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
