@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# sanitize.sh DIR [address|thread]... - build with sanitizers in DIR and run the unit tests and a subset of the gates.
+# sanitize.sh DIR [address|thread]... - build with sanitizers in DIR and run the unit tests, a subset of the gates and the soak.
 #
 #   address  AddressSanitizer (leaks included) and UndefinedBehaviorSanitizer, over the usual llama.cpp
 #   thread   ThreadSanitizer, over a llama.cpp that scripts/llama.sh builds with it once (five to ten minutes
@@ -29,7 +29,8 @@ mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 export LC_ALL=C
 
-# The tests that run under a sanitizer: all of unit and the subset of the gates. Not the faults: the sanitizer's
+# The tests that run under a sanitizer: all of unit, the subset of the gates, the soak (whose faults are injected inside
+# the process). Not the other faults: the sanitizer's
 # library must come before anything that is preloaded.
 tests='^(unit-|gate-subset$)'
 
