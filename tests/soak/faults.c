@@ -17,7 +17,7 @@
 #include "soak.h"
 
 enum {
-    FAIL_EVERY = 700, /* reads, on the average */
+    FAIL_EVERY = 250, /* reads, on the average */
     SHORT_EVERY = 50, /* the same */
 };
 

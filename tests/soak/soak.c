@@ -30,8 +30,8 @@
 #include "soak.h"
 
 enum {
-    TEXTS = 6,      /* generated again and again */
-    STEPS = 40,     /* tokens of each after its prompt */
+    TEXTS = 4,      /* generated again and again */
+    STEPS = 30,     /* tokens of each after its prompt */
     PROMPT = 12,    /* tokens of the longest prompt */
     TEAMS = 2,      /* resident runs: with one compute thread and with two */
     WORKERS = 3,    /* threads that generate at once */

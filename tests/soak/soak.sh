@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# soak.sh [TOKENS [SEED]] - soak.c on a small model, with threads that read and with an io_uring.
+# soak.sh [TOKENS [SEED]] - soak.c on a small model, with threads that read and with an io_uring, TOKENS each.
 #
 # Environment: BIN (our programs), WORK (to write in). The seed is printed; the same one draws the same
 # budgets, cancellations and faults, though not at the same moments.
@@ -12,7 +12,7 @@ tokens=${1:-2000}
 seed=${2:-${SOAK_SEED:-$(date +%s)}}
 mkdir -p "$WORK"
 model=$WORK/soak.gguf
-"$BIN/sluice-mkmoe" --out "$model" --layers 4 --experts 16 --top-k 3 --vocab 256 --noise 1 --embd 128 --ff 96 \
+"$BIN/sluice-mkmoe" --out "$model" --layers 3 --experts 16 --top-k 3 --vocab 128 --noise 1 --embd 128 --ff 96 \
     --type-gate-up MXFP4 --type-down Q8_0 --type-dense Q8_0 --misalign 32 >"$WORK/mkmoe.log" 2>&1 ||
     { echo "FAIL sluice-mkmoe: $(tail -n 1 "$WORK/mkmoe.log")"; exit 1; }
 status=0
