@@ -70,7 +70,7 @@ void fixture_gate_open(void);
 /* Wait until n reads wait at the gate (of a ring: its thread, and then n is 1). */
 void fixture_gate_wait(uint32_t n);
 
-/* Make room for the data segment to grow by that many bytes and no more, as long as it is in force. */
+/* Until it is taken back, the process may allocate that many bytes more (RLIMIT_DATA). */
 void fixture_limit_memory(uint64_t more);
 void fixture_unlimit_memory(void);
 

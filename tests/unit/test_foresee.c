@@ -22,7 +22,7 @@ static void until_reads(struct fixture *f, uint64_t n) {
     }
 }
 
-/* A guess at the next block of a layer, all read ahead: `left` reads are expected of it. */
+/* A guess at the next block of a layer. So many reads of it are to end well before this returns. */
 static void guess(struct fixture *f, int layer, const int32_t *expert, uint32_t n, uint32_t reads) {
     const uint64_t before = stats(f).generation.reads;
     assert_true(engine_foresees(f->e));
