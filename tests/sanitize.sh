@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# sanitize.sh DIR [address|thread]... - build with sanitizers in DIR and run the unit tests and a subset of the gates.
+# sanitize.sh DIR [address|thread]... - build with sanitizers in DIR and run the unit tests, a subset of the gates
+# and the soak.
 #
 #   address  AddressSanitizer (leaks included) and UndefinedBehaviorSanitizer, over the usual llama.cpp
 #   thread   ThreadSanitizer, over a llama.cpp that scripts/llama.sh builds with it once (five to ten minutes
@@ -21,7 +22,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
-[ $# -ge 1 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 dir=$1
 shift
 [ $# -gt 0 ] || set -- address thread
@@ -29,9 +30,9 @@ mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 export LC_ALL=C
 
-# The tests that run under a sanitizer: all of unit and the subset of the gates. Not the faults: the sanitizer's
-# library must come before anything that is preloaded.
-tests='^(unit-|gate-subset$)'
+# The tests that run under a sanitizer: all of unit, the subset of the gates, the soak, whose faults are injected
+# inside the process. Not the other faults: the sanitizer's library must come before anything that is preloaded.
+tests='^(unit-|gate-subset$|soak$)'
 
 # Does a program with ThreadSanitizer start here at all? Prints what to put before commands.
 thread_prefix() {

@@ -79,6 +79,7 @@ int sluice_mode_line(char *buf, size_t cap) {
     pthread_mutex_lock(&sluice_device.lock);
     snprintf(why, sizeof why, "%s", sluice_device.plain_reason);
     snprintf(dense, sizeof dense, "%s", sluice_device.dense_reason);
+    const bool automatic = sluice_device.settings.cache == SLUICE_CACHE_AUTO; /* it may be changed meanwhile */
     pthread_mutex_unlock(&sluice_device.lock);
     sluice_get_stats(&st);
     if (st.tensors == 0) {
@@ -86,7 +87,6 @@ int sluice_mode_line(char *buf, size_t cap) {
     }
     bool cut = false;
     const uint64_t budget = engine_budget(sluice_device.engine, &cut);
-    const bool automatic = sluice_device.settings.cache == SLUICE_CACHE_AUTO;
     if (!cut) {
         snprintf(cache, sizeof cache, "cache %s", automatic ? "auto, sized at the first token" : "as set");
     } else if (budget) {

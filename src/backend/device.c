@@ -65,6 +65,7 @@ void device_keep_stats(void) {
         last->prompt = s.prompt;
         last->generation = s.generation;
         last->evictions = s.evictions;
+        last->foreseen = s.foreseen;
     }
     pthread_mutex_unlock(&sluice_device.lock);
 }

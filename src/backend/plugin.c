@@ -37,12 +37,13 @@ static void plugin_write_stats(void) {
     fprintf(f,
             "{\"tensors\":%" PRIu32 ",\"hits_total\":%" PRIu64 ",\"misses_total\":%" PRIu64
             ",\"read_bytes_total\":%" PRIu64 ",\"generation_routed\":%" PRIu64 ",\"generation_hits\":%" PRIu64
-            ",\"evictions\":%" PRIu64 ",\"cache_bytes\":%" PRIu64
-            ",\"direct_io\":%s,\"io\":\"%s\",\"plan_bytes\":%" PRIu64 ",\"dense_bytes\":%" PRIu64
-            ",\"dense_mapped\":%s}\n",
+            ",\"evictions\":%" PRIu64 ",\"foreseen_begun\":%" PRIu64 ",\"foreseen_used\":%" PRIu64
+            ",\"cache_bytes\":%" PRIu64 ",\"direct_io\":%s,\"io\":\"%s\",\"plan_bytes\":%" PRIu64
+            ",\"dense_bytes\":%" PRIu64 ",\"dense_mapped\":%s}\n",
             s.tensors, p->hits + g->hits, p->misses + g->misses, p->read_bytes + g->read_bytes, g->routed, g->hits,
-            s.evictions, s.cache_bytes, s.direct_io ? "true" : "false", s.io == SLUICE_IO_URING ? "uring" : "pread",
-            plan.total_bytes, plan.dense_bytes, plan.dense_mapped ? "true" : "false");
+            s.evictions, s.foreseen.begun, s.foreseen.used, s.cache_bytes, s.direct_io ? "true" : "false",
+            s.io == SLUICE_IO_URING ? "uring" : "pread", plan.total_bytes, plan.dense_bytes,
+            plan.dense_mapped ? "true" : "false");
     if (fclose(f)) {
         fprintf(stderr, "sluice: cannot write SLUICE_STATS=%s\n", path);
     }

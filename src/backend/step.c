@@ -121,12 +121,15 @@ static void step_csv_row(const struct sluice_step *row) {
     if (log->csv && !log->csv_facts) {
         char model[1024], mode[512];
         sluice_mode_line(mode, sizeof mode);
+        pthread_mutex_lock(&sluice_device.lock);
+        const struct sluice_settings settings = sluice_device.settings; /* the cache's may be changed meanwhile */
+        pthread_mutex_unlock(&sluice_device.lock);
         engine_file_path(sluice_device.engine, model, sizeof model);
         csv_fact(log->csv, "model", "%s", model);
         csv_fact(log->csv, "architecture", "%s",
                  sluice_device.architecture[0] ? sluice_device.architecture : "unknown");
         csv_fact(log->csv, "mode", "%s", mode);
-        csv_settings(log->csv, &sluice_device.settings, &log->last, true);
+        csv_settings(log->csv, &settings, &log->last, true);
         csv_fact(log->csv, "threads", "%d", sluice_device.threads);
         csv_fact(log->csv, "ubatch", "unknown"); /* the program's; a row's tokens tell */
         csv_fact(log->csv, "steps", "seen by the backend: first to last MoE block");

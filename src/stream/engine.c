@@ -50,6 +50,7 @@ struct engine_foresight {
     uint32_t group;                 /* whose next block is foreseen; UINT32_MAX: none */
     uint32_t slot[FORESEE_MAX];     /* placed for it */
     uint32_t n;                     /* entries */
+    bool recalled;                  /* demand came: those that were not begun are taken back, the others counted */
     float begun;                    /* bundles whose reading began, of those placed: a running mean */
     float useful;                   /* of those begun, how many were used: a running mean, 0..1 */
     uint32_t pause;                 /* blocks to come without foresight */
@@ -185,10 +186,12 @@ static void engine_quiesce(struct engine *e) {
     event_bump(&e->changed);
 }
 
-/* With nothing under way: slots are about to change, so nothing of them may be remembered. */
+/* With nothing under way: slots are about to change, so nothing of them may be remembered. All was read. */
 static void engine_forget_foreseen(struct engine *e) {
-    e->foresight.n = 0;
-    e->foresight.group = UINT32_MAX;
+    struct engine_foresight *f = &e->foresight;
+    f->st.begun += f->group != UINT32_MAX && !f->recalled ? f->n : 0;
+    f->n = 0;
+    f->group = UINT32_MAX;
 }
 
 /* The bank is about to change: forget the arena. It is cut anew at the next acquire. */
@@ -294,12 +297,12 @@ int engine_resize(struct engine *e, struct sluice_error *err) {
         uint64_t budget = 0;
         engine_forget_foreseen(e);
         rc = e->budget_fn(e->budget_ud, &e->bank, e->slots.bytes, &budget, err);
-        if (rc == SLUICE_OK && budget == 0 && e->budget) {
-            slots_empty(&e->slots); /* without a cache nothing outlives its use */
-        }
         rc = rc ? rc : slots_resize(&e->slots, budget, err);
         if (rc == SLUICE_OK) {
             e->budget = budget;
+        }
+        if (rc == SLUICE_OK && budget == 0) {
+            slots_empty(&e->slots); /* without a cache nothing outlives its use */
         }
     }
     pthread_mutex_unlock(&e->lock);
@@ -510,12 +513,16 @@ static void engine_recalled(void *ud, const struct lane_request *r) {
     atomic_fetch_sub_explicit(&e->inflight, 1, memory_order_relaxed);
 }
 
-/* Demand is there: take back what was foreseen and not begun, and forget bundles of which nothing was read. */
+/*
+ * Demand is there: take back what was foreseen and not begun, and forget bundles of which nothing was read.
+ * Once per guess: who cannot be served comes here again and again.
+ */
 static void engine_recall(struct engine *e) {
     struct engine_foresight *f = &e->foresight;
-    if (f->group == UINT32_MAX) {
+    if (f->group == UINT32_MAX || f->recalled) {
         return;
     }
+    f->recalled = true;
     lanes_recall(e->lanes, engine_recalled, e);
     uint32_t begun = 0;
     for (uint32_t i = 0; i < f->n; i++) {
@@ -607,6 +614,7 @@ void engine_foresee(struct engine *e, uint32_t group, const int32_t *expert, uin
         f->n = 0;
     }
     f->st.asked += f->n;
+    f->recalled = false;
     f->group = f->n ? group : UINT32_MAX;
     pthread_mutex_unlock(&e->lock);
 }

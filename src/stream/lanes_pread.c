@@ -79,7 +79,7 @@ static void pread_recall(struct lanes *base, void (*recalled)(void *ud, const st
     struct lanes_pread *l = (struct lanes_pread *)base;
     pthread_mutex_lock(&l->lock);
     if (lane_queue_recall(&l->queue, recalled, ud)) {
-        pthread_cond_signal(&l->work);
+        pthread_cond_broadcast(&l->work); /* several may have joined */
     }
     pthread_mutex_unlock(&l->lock);
 }

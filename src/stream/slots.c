@@ -213,6 +213,7 @@ static void slots_move(struct slots *s, struct slot_class *c, uint32_t from, uin
     y->group = x->group;
     y->expert = x->expert;
     y->foreseen = x->foreseen;
+    y->touched = UINT32_MAX;
     for (uint32_t p = 0; p < BANK_PARTS_MAX; p++) {
         y->weights[p] = x->weights[p] ? y->data + (x->weights[p] - x->data) : NULL;
         atomic_store_explicit(&y->pending[p], atomic_load(&x->pending[p]), memory_order_relaxed);
@@ -273,7 +274,11 @@ int slots_resize(struct slots *s, uint64_t budget, struct sluice_error *err) {
         const uint32_t n = slots_share(c, budget, bank);
         if (n < c->n) {
             slots_gather(s, c, n);
-            slots_back(c, n); /* if the kernel has no room for another mapping, the memory just stays */
+            if (slots_back(c, n)) { /* if the kernel has no room for another mapping, the memory just stays */
+                for (uint32_t k = n; k < c->n; k++) {
+                    s->slot[c->first + k].touched = 0;
+                }
+            }
         }
         c->n = n;
         c->n_free = 0;

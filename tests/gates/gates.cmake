@@ -1,7 +1,7 @@
 # Gates: logits with the plug-in are byte-identical to logits without it (run-gates.sh, lib.sh).
 # Builds with sanitizers run a subset: they are ten times slower, and llama.cpp itself is not instrumented.
-add_executable(sluice-logits ${CMAKE_CURRENT_LIST_DIR}/logits.c)
-target_link_libraries(sluice-logits PRIVATE sluice_options llama_llama Threads::Threads m)
+add_executable(sluice-logits ${CMAKE_CURRENT_LIST_DIR}/logits.c ${CMAKE_CURRENT_LIST_DIR}/resize.c)
+target_link_libraries(sluice-logits PRIVATE sluice_options llama_llama Threads::Threads ${CMAKE_DL_LIBS} m)
 
 add_executable(sluice-residency ${CMAKE_CURRENT_LIST_DIR}/residency.c)
 target_link_libraries(sluice-residency PRIVATE sluice_options llama_llama)
@@ -24,7 +24,7 @@ endfunction()
 if(SLUICE_SANITIZE)
     set(gates subset)
 else()
-    set(gates archs types layouts shapes concurrency dense)
+    set(gates archs types layouts shapes concurrency dense matrix)
     sluice_gate(stock-programs ${CMAKE_CURRENT_LIST_DIR}/stock-programs.sh)
 endif()
 foreach(gate IN LISTS gates)

@@ -80,7 +80,8 @@ resident() { # ARGS...
 # check LABEL SETTINGS EXPECT ARGS...
 #   SETTINGS  environment of the plug-in, e.g. "SLUICE_CACHE=off SLUICE_IO_THREADS=1"
 #   EXPECT    words: streams (tensors taken, bytes read), tensors=N, evicts, hits, cold (no hits, nothing kept),
-#             buffered (no direct reads), io=KIND (who read); or unused: the experts are never multiplied by, only the bytes count
+#             buffered (no direct reads), io=KIND (who read), foreseen (read ahead), unforeseen (not), resized (the budget
+#             was changed between and during tokens); or unused: the experts are never multiplied by, only the bytes count
 check() {
     local label=$1 settings=$2 expect=$3 stats=$dir/stats.json f word got bad=
     shift 3
@@ -117,6 +118,9 @@ check() {
             bad="$bad; dense weights are in the page cache" ;;
         mapped) [ "$(counter "$stats" dense_mapped)" = true ] || bad="$bad; dense weights are not in the page cache" ;;
         io=*) [ "$(counter "$stats" io)" = "${word#*=}" ] || bad="$bad; reads were not by ${word#*=}" ;;
+        foreseen) [ "$(counter "$stats" foreseen_begun)" -gt 0 ] || bad="$bad; nothing was read ahead" ;;
+        unforeseen) [ "$(counter "$stats" foreseen_begun)" = 0 ] || bad="$bad; something was read ahead" ;;
+        resized) grep -q "^resized [1-9][0-9]* between [1-9]" "$dir/got.log" || bad="$bad; the budget was not changed" ;;
         unused) ;;
         *) bad="$bad; bad expectation $word" ;;
         esac 2>/dev/null

@@ -3,7 +3,8 @@
  *
  * The gates compare two runs of this program with cmp(1): one without the plug-in, one with it. So
  * it must be exactly as deterministic as llama.cpp is, and it must know nothing of sluice: it
- * includes llama.h and gguf.h only, and what streams is decided by GGML_BACKEND_PATH outside.
+ * includes llama.h and gguf.h only, and what streams is decided by GGML_BACKEND_PATH outside. (With
+ * --resize, resize.c looks a function up in that plug-in.)
  *
  * A run is one or more sessions, each a context over one of the models with its own output file:
  * several models in one process decode in turn, several contexts on one model (--parallel) decode
@@ -22,6 +23,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -34,6 +36,8 @@
 #include "ggml-backend.h"
 #include "gguf.h"
 #include "llama.h"
+
+#include "resize.h"
 
 #define MAX_MODELS   4
 #define MAX_PARALLEL 16
@@ -50,6 +54,7 @@ struct options {
     int threads;  /* compute threads per context */
     int seqs;     /* sequences in every batch */
     int parallel; /* contexts per model, each in its own thread when more than one */
+    int resize;   /* seed of changes of the plug-in's budget; 0: none */
     enum llama_load_mode load_mode;
     bool repack; /* let llama.cpp repack weights, as its programs do */
     bool info;
@@ -82,6 +87,7 @@ static const char usage_text[] =
     "  --threads N            compute threads per context (2)\n"
     "  --seqs 1|2             sequences in every batch (1)\n"
     "  --parallel N           N contexts per model, decoding at once from N threads (1)\n"
+    "  --resize SEED          change the plug-in's cache budget at random, between and during tokens\n"
     "  --load-mode MODE       mmap (default) or none\n"
     "  --repack               let llama.cpp repack weights (its own results change with it)\n"
     "  --info                 print what the GGUF says about its experts, one `key value` per line\n"
@@ -111,12 +117,19 @@ static bool parse_int(const char *text, int low, int high, int *out) {
 /* Returns -1 to go on, else the exit code. */
 static int parse_options(int argc, char **argv, struct options *o) {
     static const struct option longs[] = {
-        {"out", required_argument, 0, 'o'},      {"prefill", required_argument, 0, 'p'},
-        {"decode", required_argument, 0, 'd'},   {"ubatch", required_argument, 0, 'u'},
-        {"threads", required_argument, 0, 't'},  {"seqs", required_argument, 0, 's'},
-        {"parallel", required_argument, 0, 'n'}, {"load-mode", required_argument, 0, 'l'},
-        {"repack", no_argument, 0, 'r'},         {"info", no_argument, 0, 'i'},
-        {"help", no_argument, 0, 'h'},           {0, 0, 0, 0},
+        {"out", required_argument, 0, 'o'},
+        {"prefill", required_argument, 0, 'p'},
+        {"decode", required_argument, 0, 'd'},
+        {"ubatch", required_argument, 0, 'u'},
+        {"threads", required_argument, 0, 't'},
+        {"seqs", required_argument, 0, 's'},
+        {"parallel", required_argument, 0, 'n'},
+        {"load-mode", required_argument, 0, 'l'},
+        {"resize", required_argument, 0, 'z'},
+        {"repack", no_argument, 0, 'r'},
+        {"info", no_argument, 0, 'i'},
+        {"help", no_argument, 0, 'h'},
+        {0, 0, 0, 0},
     };
     int c;
     bool ok = true;
@@ -146,6 +159,9 @@ static int parse_options(int argc, char **argv, struct options *o) {
         case 'l':
             o->load_mode = strcmp(optarg, "none") ? LLAMA_LOAD_MODE_MMAP : LLAMA_LOAD_MODE_NONE;
             ok = o->load_mode == LLAMA_LOAD_MODE_NONE || !strcmp(optarg, "mmap");
+            break;
+        case 'z':
+            ok = parse_int(optarg, 1, INT_MAX, &o->resize);
             break;
         case 'r':
             o->repack = true;
@@ -230,6 +246,7 @@ static bool write_row(struct session *s, const float *row, llama_token *best) {
 
 /* Decode the session's batch, `per_seq` consecutive rows for each sequence, and write the logits of every row. */
 static bool run_batch(struct session *s, int per_seq) {
+    resize_between();
     int rc = llama_decode(s->ctx, s->batch);
     if (rc) {
         complain("%s: llama_decode returned %d at position %d", s->path, rc, s->pos);
@@ -357,8 +374,15 @@ static bool run(const struct options *o) {
     }
     for (int i = 0; ok && i < total; i++)
         ok = open_session(&sessions[i], o, models[i / o->parallel], i, total);
+    const bool resizing = ok && o->resize;
+    if (resizing)
+        ok = resize_start((uint64_t)o->resize);
     if (ok)
         ok = o->parallel > 1 ? run_threads(sessions, total) : run_interleaved(sessions, total);
+    if (resizing && !resize_stop()) {
+        complain("the budget was not changed as it should have been");
+        ok = false;
+    }
     for (int i = 0; i < total; i++)
         ok = close_session(&sessions[i]) && ok;
     for (int m = 0; m < o->n_models; m++)

@@ -7,6 +7,7 @@
 #   shapes       top-k, batch widths, sequences, threads, who reads and how many at once, buffered reads
 #   concurrency  several models and contexts in one process
 #   dense        dense weights in memory of the process and in the page cache, what is where in the end
+#   matrix       kernel, who reads, policy, lookahead, dense weights, budget: each with each, and with several contexts
 #   subset       a little of each, for builds with sanitizers
 #
 # One line per check, ok or FAIL; exit code 1 when any failed. Nothing here measures time. See lib.sh
@@ -282,6 +283,38 @@ gate_dense() {
     check "a ceiling" "SLUICE_MEMORY=1GiB SLUICE_CACHE=auto" "streams hits held" "$a"
 }
 
+# Every setting with every other. The budget is a third of the experts, or changed at random (--resize), when it is
+# not known what is evicted or hit. What must be read ahead depends on where the disk is idle: with one context it is.
+gate_matrix() {
+    local a b kernel io policy ahead where settings seen seed=0 expect
+    mkmoe a --ff 96 --type-down Q8_0 --misalign 32 && a=$model || return 0
+    mkmoe b --arch hy_v3 --fused-gate-up --shards 2 --seed 2 && b=$model || return 0
+    for kernel in fused reference; do for io in pread uring; do for policy in cycle lru; do for ahead in 1 0; do
+        for where in anon mmap; do
+            settings="SLUICE_KERNEL=$kernel SLUICE_IO=$io SLUICE_CACHE_POLICY=$policy SLUICE_LOOKAHEAD=$ahead SLUICE_DENSE=$where"
+            seen="io=$io"
+            [ $where = mmap ] && seen="$seen mapped" || seen="$seen held"
+            [ $ahead = 1 ] && expect="$seen foreseen" || expect="$seen unforeseen"
+            check "one context" "$(third_cache "$a") $settings" "streams evicts hits $expect" --decode 24 "$a"
+        done
+    done; done; done; done
+    # From here on each run has its own sequence of budgets.
+    for kernel in fused reference; do for io in pread uring; do for policy in cycle lru; do for ahead in 1 0; do
+        settings="SLUICE_FORCE_CACHE=1 SLUICE_KERNEL=$kernel SLUICE_IO=$io SLUICE_CACHE_POLICY=$policy SLUICE_LOOKAHEAD=$ahead"
+        [ $ahead = 1 ] && expect=streams || expect="streams unforeseen"
+        seed=$((seed + 1))
+        check "budgets $seed" "$settings $(third_cache "$a")" "$expect resized io=$io held" --decode 24 --resize $seed "$a"
+        check "budgets $seed, four contexts" "$settings SLUICE_CACHE=off SLUICE_DENSE=mmap" "$expect resized io=$io mapped" \
+            --resize $seed --parallel 4 --threads 1 "$a"
+        check "budgets $seed, two models, two contexts each" "$settings SLUICE_CACHE=off" "$expect resized io=$io held" \
+            --resize $seed --parallel 2 --threads 2 "$a" "$b"
+    done; done; done; done
+    # Little is read ahead while everything changes; that something is, with what that may disturb, is seen here.
+    check "budgets, long" "$(third_cache "$a")" "streams resized foreseen" --decode 200 --resize 99 "$a"
+    check "budgets, many sequences and a long prompt" "SLUICE_CACHE=off" "streams resized" --prefill 300 --ubatch 64 --seqs 2 \
+        --decode 24 --resize 98 "$a"
+}
+
 gate_subset() {
     local few="--prefill 7 --decode 3" a io
     mkmoe odd --layers 2 --ff 96 --type-gate-up MXFP4 --type-down Q8_0 --misalign 32 && a=$model || return 0
@@ -291,6 +324,13 @@ gate_subset() {
         # shellcheck disable=SC2086
         check "three contexts, $io" "$(third_cache "$model") SLUICE_IO=$io" "streams evicts io=$io" $few --parallel 3 \
             --threads 1 "$model"
+    done
+    # The budget changed at random; the other switch of lookahead.
+    for io in pread uring; do
+        check "budgets, $io" "$(third_cache "$model") SLUICE_IO=$io" "streams resized io=$io" --prefill 7 --decode 24 \
+            --parallel 2 --resize 1 "$model"
+        check "budgets, $io, no lookahead" "SLUICE_FORCE_CACHE=1 SLUICE_CACHE=off SLUICE_IO=$io SLUICE_LOOKAHEAD=0 SLUICE_CACHE_POLICY=lru" \
+            "streams resized unforeseen io=$io" --prefill 7 --decode 24 --parallel 2 --resize 2 "$model"
     done
     # shellcheck disable=SC2086
     check "two sequences" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" "streams buffered" $few --seqs 2 "$model"
@@ -304,13 +344,13 @@ gate_subset() {
 }
 
 case ${1:-} in
-archs | types | layouts | shapes | concurrency | dense | subset)
+archs | types | layouts | shapes | concurrency | dense | matrix | subset)
     begin "gate-$1"
     "gate_$1"
     finish
     ;;
 *)
-    sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

@@ -3,146 +3,13 @@
  * from several threads. The weights are ranges of a file with known content, so every byte that is
  * handed out can be checked.
  */
-#include "unit.h"
-
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "stream/engine.h"
-
-enum {
-    LAYERS = 3,
-    EXPERTS = 16,
-    PARTS = 2,
-    SLICE = 5000, /* bytes: no multiple of a page */
-    TOP_K = 4,
-    START = 4096 + 32, /* where the first tensor begins */
-    SIZE = START + LAYERS * PARTS * EXPERTS * SLICE,
-};
-
-struct fixture {
-    struct engine *e;
-    struct sluice_settings settings;
-    uint64_t budget;      /* what the budget function answers */
-    bool refuse;          /* it refuses */
-    _Atomic int n_budget; /* calls of it */
-    int fd;
-    char path[64];
-    uint32_t file;
-    uint32_t tensor[LAYERS][PARTS];
-    uint32_t group[LAYERS];
-    struct sluice_error err;
-};
-
-static int on_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budget, struct sluice_error *err) {
-    (void)held;
-    struct fixture *f = ud;
-    assert_true(b->live_tensors > 0);
-    atomic_fetch_add(&f->n_budget, 1);
-    *budget = f->budget;
-    if (f->refuse) {
-        err->status = SLUICE_ERR_BUDGET;
-        strcpy(err->message, "the test says no");
-        return SLUICE_ERR_BUDGET;
-    }
-    err->status = SLUICE_OK;
-    err->message[0] = 0;
-    return SLUICE_OK;
-}
-
-static uint64_t offset_of(int layer, int part, int expert) {
-    return START + ((uint64_t)(layer * PARTS + part) * EXPERTS + (uint64_t)expert) * SLICE;
-}
-
-/* Who reads; the whole program runs once with each. */
-static enum sluice_io engine_io;
-
-static void begin(struct fixture *f, uint64_t budget) {
-    memset(f, 0, sizeof *f);
-    sluice_settings_default(&f->settings);
-    f->settings.policy = SLUICE_POLICY_LRU; /* the counts are compared with a naive LRU */
-    f->settings.io_threads = 3;
-    f->settings.io = engine_io;
-    f->budget = budget;
-    f->fd = unit_file(f->path, SIZE);
-    f->e = engine_create(&f->settings, on_budget, f, &f->err);
-    assert_non_null(f->e);
-    assert_int_equal(engine_add_file(f->e, f->fd, f->path, &f->file, &f->err), SLUICE_OK);
-    for (int l = 0; l < LAYERS; l++) {
-        for (int p = 0; p < PARTS; p++) {
-            char name[BANK_NAME_MAX];
-            snprintf(name, sizeof name, "blk.%d.part%d.weight", l, p);
-            assert_int_equal(engine_add_tensor(f->e, f->file, 1, name, offset_of(l, p, 0), SLICE, EXPERTS, TOP_K,
-                                               &f->tensor[l][p], &f->err),
-                             SLUICE_OK);
-        }
-        f->group[l] = engine_tensor(f->e, f->tensor[l][0]).group;
-    }
-}
-
-static void end(struct fixture *f) {
-    engine_remove_tensors(f->e, &f->tensor[0][0], LAYERS * PARTS);
-    engine_destroy(f->e);
-    close(f->fd);
-    unlink(f->path);
-}
-
-/* A budget in which exactly n slots are cut. */
-static uint64_t budget_for(uint32_t n) {
-    const uint64_t window = (SLICE + 4095) / 4096 * 4096 + 4096;
-    return n * PARTS * window;
-}
-
-static struct engine_want want(const struct fixture *f, int layer, const int32_t *expert, uint32_t n) {
-    return (struct engine_want){.group = f->group[layer],
-                                .parts = (1u << PARTS) - 1,
-                                .expert = expert,
-                                .n = n,
-                                .phase = ENGINE_GENERATION,
-                                .first = true,
-                                .all = true,
-                                .wait = true};
-}
-
-/* Wait for a part; its final state. */
-static enum part_state settle(struct engine *e, uint32_t slot, uint32_t part) {
-    for (;;) {
-        const uint32_t seen = engine_seen(e);
-        const enum part_state s = engine_part_state(e, slot, part);
-        if (s == PART_READY || s == PART_FAILED) {
-            return s;
-        }
-        engine_wait(e, seen);
-    }
-}
-
-static bool right_bytes(struct engine *e, uint32_t slot, int layer, int expert) {
-    for (int p = 0; p < PARTS; p++) {
-        if (settle(e, slot, (uint32_t)p) != PART_READY ||
-            !unit_same(engine_part_data(e, slot, (uint32_t)p), offset_of(layer, p, expert), SLICE)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* n distinct experts. */
-static void choose(uint64_t *seed, int32_t *expert, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) {
-        bool again;
-        do {
-            expert[i] = (int32_t)(unit_random(seed) % EXPERTS);
-            again = false;
-            for (uint32_t k = 0; k < i; k++) {
-                again = again || expert[k] == expert[i];
-            }
-        } while (again);
-    }
-}
+#include "engine_fixture.h"
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
@@ -188,7 +55,7 @@ static void test_counts(void **state) {
     (void)state;
     for (uint32_t slots = TOP_K; slots <= LAYERS * EXPERTS; slots += 11) {
         struct fixture f;
-        begin(&f, budget_for(slots));
+        fixture_begin(&f, fixture_budget(slots));
         struct naive m = {.capacity = slots};
         uint64_t seed = slots, bytes = 0;
         for (int step = 0; step < 600; step++) {
@@ -196,14 +63,14 @@ static void test_counts(void **state) {
             uint32_t slot[TOP_K], granted = 0;
             const int layer = step % LAYERS;
             const uint32_t n = 1 + unit_random(&seed) % TOP_K;
-            choose(&seed, expert, n);
-            const struct engine_want w = want(&f, layer, expert, n);
+            fixture_choose(&seed, expert, n);
+            const struct engine_want w = fixture_want(&f, layer, expert, n);
             assert_int_equal(engine_begin_block(f.e, w.group, ENGINE_GENERATION, 1, &f.err), SLUICE_OK);
             assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_OK);
             assert_int_equal(granted, n);
             naive_block(&m, layer, expert, n);
             for (uint32_t i = 0; i < n; i++) {
-                assert_true(right_bytes(f.e, slot[i], layer, expert[i]));
+                assert_true(fixture_right(f.e, slot[i], layer, expert[i]));
             }
             engine_release(f.e, slot, n);
         }
@@ -224,27 +91,27 @@ static void test_counts(void **state) {
         assert_int_equal(s.tensors, LAYERS * PARTS);
         assert_int_equal(s.layers, LAYERS);
         assert_int_equal(s.lanes, 3);
-        assert_int_equal(s.io, engine_io);
+        assert_int_equal(s.io, fixture_io);
         bytes = (uint64_t)LAYERS * PARTS * EXPERTS * SLICE;
         assert_int_equal(s.bank_bytes, bytes);
         assert_int_equal(s.token_bytes, LAYERS * TOP_K * PARTS * SLICE);
         assert_int_equal(s.layer_bytes, TOP_K * PARTS * SLICE);
-        assert_int_equal(s.cache_bytes, budget_for(slots));
-        end(&f);
+        assert_int_equal(s.cache_bytes, fixture_budget(slots));
+        fixture_end(&f);
     }
 }
 
 static void test_no_cache(void **state) {
     (void)state;
     struct fixture f;
-    begin(&f, 0);
+    fixture_begin(&f, 0);
     const int32_t expert[] = {1, 2, 3};
-    const struct engine_want w = want(&f, 0, expert, 3);
+    const struct engine_want w = fixture_want(&f, 0, expert, 3);
     for (int i = 0; i < 10; i++) {
         uint32_t slot[3], granted;
         assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_OK);
         for (int k = 0; k < 3; k++) {
-            assert_true(right_bytes(f.e, slot[k], 0, expert[k]));
+            assert_true(fixture_right(f.e, slot[k], 0, expert[k]));
         }
         engine_release(f.e, slot, 3);
     }
@@ -257,20 +124,20 @@ static void test_no_cache(void **state) {
     bool cut = false;
     assert_int_equal(engine_budget(f.e, &cut), 0);
     assert_true(cut);
-    end(&f);
+    fixture_end(&f);
 }
 
 /* Parts are asked for apart: a bundle is a miss for the part that is not there. */
 static void test_parts(void **state) {
     (void)state;
     struct fixture f;
-    begin(&f, budget_for(8));
+    fixture_begin(&f, fixture_budget(8));
     const int32_t expert[] = {5};
-    struct engine_want w = want(&f, 1, expert, 1);
+    struct engine_want w = fixture_want(&f, 1, expert, 1);
     uint32_t slot, granted;
     w.parts = 2;
     assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
-    assert_int_equal(settle(f.e, slot, 1), PART_READY);
+    assert_int_equal(fixture_settle(f.e, slot, 1), PART_READY);
     assert_int_equal(engine_part_state(f.e, slot, 0), PART_EMPTY);
     engine_release(f.e, &slot, 1);
     struct sluice_stats s;
@@ -279,7 +146,7 @@ static void test_parts(void **state) {
     assert_int_equal(s.generation.miss_bytes, SLICE);
     w.parts = 3;
     assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
-    assert_true(right_bytes(f.e, slot, 1, 5));
+    assert_true(fixture_right(f.e, slot, 1, 5));
     engine_release(f.e, &slot, 1);
     w.first = false; /* the same block once more: bytes count, demand does not */
     assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
@@ -289,14 +156,14 @@ static void test_parts(void **state) {
     assert_int_equal(s.generation.hits, 0);
     assert_int_equal(s.generation.reads, 2);
     assert_int_equal(s.generation.hit_bytes, SLICE + 2 * SLICE);
-    end(&f);
+    fixture_end(&f);
 }
 
 /* A slice larger than one request arrives whole. */
 static void test_large_slices(void **state) {
     (void)state;
     struct fixture f;
-    begin(&f, budget_for(TOP_K));
+    fixture_begin(&f, fixture_budget(TOP_K));
     enum { BIG = 3 * (1 << 20) + 12345 };
     char path[64];
     const int fd = unit_file(path, 2 * BIG + 77);
@@ -314,7 +181,7 @@ static void test_large_slices(void **state) {
                                   .wait = true};
     assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_OK);
     for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(settle(f.e, slot[i], 0), PART_READY);
+        assert_int_equal(fixture_settle(f.e, slot[i], 0), PART_READY);
         assert_true(unit_same(engine_part_data(f.e, slot[i], 0), 77 + (uint64_t)i * BIG, BIG));
     }
     engine_release(f.e, slot, 2);
@@ -324,7 +191,7 @@ static void test_large_slices(void **state) {
     engine_remove_tensors(f.e, &tensor, 1);
     close(fd);
     unlink(path);
-    end(&f);
+    fixture_end(&f);
 }
 
 /* ---- not enough slots ------------------------------------------------------------------------ */
@@ -332,10 +199,10 @@ static void test_large_slices(void **state) {
 static void test_partial(void **state) {
     (void)state;
     struct fixture f;
-    begin(&f, budget_for(6));
+    fixture_begin(&f, fixture_budget(6));
     const int32_t all[EXPERTS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     uint32_t slot[EXPERTS], granted = 77;
-    struct engine_want w = want(&f, 0, all, 7);
+    struct engine_want w = fixture_want(&f, 0, all, 7);
     assert_int_equal(engine_capacity(f.e, f.group[0]), 0); /* nothing is cut yet */
     /* More than can ever be: all is refused with the numbers, some are given. */
     assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_ERR_BUDGET);
@@ -353,11 +220,11 @@ static void test_partial(void **state) {
     }
     /* All are pinned: nothing can be had without waiting, but what is pinned already may be shared. */
     uint32_t more[4], n = 77;
-    struct engine_want other = want(&f, 1, all, 2);
+    struct engine_want other = fixture_want(&f, 1, all, 2);
     other.all = other.wait = false;
     assert_int_equal(engine_acquire(f.e, &other, more, &n, &f.err), SLUICE_OK);
     assert_int_equal(n, 0);
-    struct engine_want shared = want(&f, 0, all + 4, 4); /* 4 and 5 are there, 6 and 7 are not */
+    struct engine_want shared = fixture_want(&f, 0, all + 4, 4); /* 4 and 5 are there, 6 and 7 are not */
     shared.all = shared.wait = false;
     assert_int_equal(engine_acquire(f.e, &shared, more, &n, &f.err), SLUICE_OK);
     assert_int_equal(n, 2);
@@ -365,11 +232,11 @@ static void test_partial(void **state) {
     assert_int_equal(more[1], slot[5]);
     assert_int_equal(more[2], UINT32_MAX);
     for (uint32_t i = 0; i < 6; i++) {
-        assert_true(right_bytes(f.e, slot[i], 0, all[i]));
+        assert_true(fixture_right(f.e, slot[i], 0, all[i]));
     }
     engine_release(f.e, slot, EXPERTS); /* places without a slot are skipped */
     /* Experts 4 and 5 are pinned still: four slots are free to have, not five. */
-    struct engine_want five = want(&f, 1, all, 5);
+    struct engine_want five = fixture_want(&f, 1, all, 5);
     five.wait = false;
     assert_int_equal(engine_acquire(f.e, &five, slot, &granted, &f.err), SLUICE_OK);
     assert_int_equal(granted, 0);
@@ -377,21 +244,21 @@ static void test_partial(void **state) {
     assert_int_equal(engine_acquire(f.e, &five, slot, &granted, &f.err), SLUICE_OK);
     assert_int_equal(granted, 4);
     for (uint32_t i = 0; i < 4; i++) {
-        assert_true(right_bytes(f.e, slot[i], 1, all[i]));
+        assert_true(fixture_right(f.e, slot[i], 1, all[i]));
     }
-    assert_true(right_bytes(f.e, more[0], 0, 4) && right_bytes(f.e, more[1], 0, 5));
+    assert_true(fixture_right(f.e, more[0], 0, 4) && fixture_right(f.e, more[1], 0, 5));
     engine_release(f.e, slot, 4);
     engine_release(f.e, more, 4);
-    end(&f);
+    fixture_end(&f);
 }
 
 static void test_refused_budget(void **state) {
     (void)state;
     struct fixture f;
-    begin(&f, budget_for(6));
+    fixture_begin(&f, fixture_budget(6));
     f.refuse = true;
     const int32_t expert[] = {0};
-    const struct engine_want w = want(&f, 0, expert, 1);
+    const struct engine_want w = fixture_want(&f, 0, expert, 1);
     uint32_t slot = 0, granted = 77;
     assert_int_equal(engine_check(f.e, &f.err), SLUICE_ERR_BUDGET);
     assert_string_equal(f.err.message, "the test says no");
@@ -402,9 +269,9 @@ static void test_refused_budget(void **state) {
     f.refuse = false; /* memory came free */
     assert_int_equal(engine_check(f.e, &f.err), SLUICE_OK);
     assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
-    assert_true(right_bytes(f.e, slot, 0, 0));
+    assert_true(fixture_right(f.e, slot, 0, 0));
     engine_release(f.e, &slot, 1);
-    end(&f);
+    fixture_end(&f);
 }
 
 /* ---- another model comes and goes ------------------------------------------------------------ */
@@ -412,12 +279,12 @@ static void test_refused_budget(void **state) {
 static void test_cut_again(void **state) {
     (void)state;
     struct fixture f;
-    begin(&f, budget_for(8));
+    fixture_begin(&f, fixture_budget(8));
     const int32_t expert[] = {3};
-    struct engine_want w = want(&f, 2, expert, 1);
+    struct engine_want w = fixture_want(&f, 2, expert, 1);
     uint32_t slot, granted, tensor;
     assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
-    assert_true(right_bytes(f.e, slot, 2, 3));
+    assert_true(fixture_right(f.e, slot, 2, 3));
     engine_release(f.e, &slot, 1);
     assert_int_equal(f.n_budget, 1);
     assert_int_equal(engine_add_tensor(f.e, f.file, 2, "blk.0.part0.weight", 0, 100, 8, 2, &tensor, &f.err), SLUICE_OK);
@@ -432,7 +299,7 @@ static void test_cut_again(void **state) {
     w.wait = true;
     assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
     assert_int_equal(f.n_budget, 2);
-    assert_true(right_bytes(f.e, slot, 2, 3)); /* forgotten and read again */
+    assert_true(fixture_right(f.e, slot, 2, 3)); /* forgotten and read again */
     engine_release(f.e, &slot, 1);
     struct sluice_stats s;
     engine_stats(f.e, &s);
@@ -449,15 +316,15 @@ static void test_cut_again(void **state) {
                                   .all = true,
                                   .wait = true};
     assert_int_equal(engine_acquire(f.e, &v, two, &granted, &f.err), SLUICE_OK);
-    assert_int_equal(settle(f.e, two[1], 0), PART_READY);
+    assert_int_equal(fixture_settle(f.e, two[1], 0), PART_READY);
     assert_true(unit_same(engine_part_data(f.e, two[1], 0), 700, 100));
-    assert_int_equal(settle(f.e, two[0], 0), PART_READY);
+    assert_int_equal(fixture_settle(f.e, two[0], 0), PART_READY);
     engine_release(f.e, two, 2);
     engine_remove_tensors(f.e, &tensor, 1);
     assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
-    assert_true(right_bytes(f.e, slot, 2, 3));
+    assert_true(fixture_right(f.e, slot, 2, 3));
     engine_release(f.e, &slot, 1);
-    end(&f);
+    fixture_end(&f);
 }
 
 /*
@@ -467,7 +334,7 @@ static void test_cut_again(void **state) {
 static void test_load_while_another_is_freed(void **state) {
     (void)state;
     struct fixture f;
-    begin(&f, budget_for(8));
+    fixture_begin(&f, fixture_budget(8));
     char path[64];
     const int fd = unit_file(path, 10000);
     uint32_t file, tensor;
@@ -485,7 +352,7 @@ static void test_load_while_another_is_freed(void **state) {
                                   .all = true,
                                   .wait = true};
     assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
-    assert_int_equal(settle(f.e, slot, 0), PART_READY);
+    assert_int_equal(fixture_settle(f.e, slot, 0), PART_READY);
     assert_true(unit_same(engine_part_data(f.e, slot, 0), 6010, 1000));
     engine_release(f.e, &slot, 1);
     engine_remove_tensors(f.e, &tensor, 1);
@@ -507,24 +374,24 @@ static bool read_error(struct engine *e, struct sluice_error *out) {
 static void test_failed_read(void **state) {
     (void)state;
     struct fixture f;
-    begin(&f, budget_for(8));
+    fixture_begin(&f, fixture_budget(8));
     /* Cut ten bytes off expert 9 of layer 1, part 1: fewer than lie before it in its window. */
-    const uint64_t from = offset_of(1, 1, 9) + SLICE - 10;
-    assert_true(offset_of(1, 1, 9) % 4096 > 10);
+    const uint64_t from = fixture_offset(1, 1, 9) + SLICE - 10;
+    assert_true(fixture_offset(1, 1, 9) % 4096 > 10);
     assert_int_equal(ftruncate(f.fd, (off_t)from), 0);
     const int32_t expert[] = {8, 9};
-    const struct engine_want w = want(&f, 1, expert, 2);
+    const struct engine_want w = fixture_want(&f, 1, expert, 2);
     uint32_t slot[2], granted;
     struct sluice_error err;
     assert_false(read_error(f.e, &err));
     assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_OK);
-    assert_true(right_bytes(f.e, slot[0], 1, 8));
-    assert_int_equal(settle(f.e, slot[1], 0), PART_READY);
-    assert_int_equal(settle(f.e, slot[1], 1), PART_FAILED);
+    assert_true(fixture_right(f.e, slot[0], 1, 8));
+    assert_int_equal(fixture_settle(f.e, slot[1], 0), PART_READY);
+    assert_int_equal(fixture_settle(f.e, slot[1], 1), PART_FAILED);
     assert_true(read_error(f.e, &err));
     assert_int_equal(err.status, SLUICE_ERR_IO);
     char offset[32];
-    snprintf(offset, sizeof offset, "offset %llu", (unsigned long long)offset_of(1, 1, 9) / 4096 * 4096);
+    snprintf(offset, sizeof offset, "offset %llu", (unsigned long long)fixture_offset(1, 1, 9) / 4096 * 4096);
     assert_non_null(strstr(err.message, f.path));
     assert_non_null(strstr(err.message, "blk.1.part1.weight"));
     assert_non_null(strstr(err.message, "expert 9"));
@@ -537,7 +404,7 @@ static void test_failed_read(void **state) {
     engine_release(f.e, slot, 2);
     /* It is still cut: the next try fails again, and says why again. */
     assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_OK);
-    assert_int_equal(settle(f.e, slot[1], 1), PART_FAILED);
+    assert_int_equal(fixture_settle(f.e, slot[1], 1), PART_FAILED);
     assert_true(read_error(f.e, &err));
     engine_release(f.e, slot, 2);
     /* The rest comes back: the next try works. */
@@ -549,17 +416,17 @@ static void test_failed_read(void **state) {
     assert_int_equal(pwrite(f.fd, rest, SIZE - from, (off_t)from), SIZE - from);
     free(rest);
     assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_OK);
-    assert_true(right_bytes(f.e, slot[0], 1, 8));
-    assert_true(right_bytes(f.e, slot[1], 1, 9));
+    assert_true(fixture_right(f.e, slot[0], 1, 8));
+    assert_true(fixture_right(f.e, slot[1], 1, 9));
     engine_release(f.e, slot, 2);
-    end(&f);
+    fixture_end(&f);
 }
 
 /* Some requests of a part fail and others do not: it fails, however they are ordered, and a retry is whole. */
 static void test_failed_piece(void **state) {
     (void)state;
     struct fixture f;
-    begin(&f, budget_for(TOP_K));
+    fixture_begin(&f, fixture_budget(TOP_K));
     enum { BIG = 6 << 20, ROUNDS = 60 };
     char path[64];
     const int fd = unit_file(path, BIG);
@@ -584,7 +451,7 @@ static void test_failed_piece(void **state) {
         /* The last piece is missing at first, and comes back while the reads may still be under way. */
         assert_int_equal(ftruncate(fd, BIG - (1 << 20)), 0);
         assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
-        const enum part_state s = settle(f.e, slot, 0);
+        const enum part_state s = fixture_settle(f.e, slot, 0);
         assert_int_equal(s, PART_FAILED);
         struct sluice_error err;
         assert_true(read_error(f.e, &err));
@@ -594,7 +461,7 @@ static void test_failed_piece(void **state) {
         enum part_state again = PART_FAILED;
         while (again == PART_FAILED) {
             assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
-            again = settle(f.e, slot, 0);
+            again = fixture_settle(f.e, slot, 0);
             if (again == PART_READY) {
                 assert_true(unit_same(engine_part_data(f.e, slot, 0), 0, BIG));
             }
@@ -609,102 +476,25 @@ static void test_failed_piece(void **state) {
     engine_remove_tensors(f.e, &tensor, 1);
     close(fd);
     unlink(path);
-    end(&f);
+    fixture_end(&f);
 }
 
 /* ---- several threads ------------------------------------------------------------------------- */
 
-enum { THREADS = 4, TURNS = 400 };
-
-struct worker {
-    struct fixture *f;
-    uint64_t seed;
-    bool rolling; /* several acquires without waiting, as a prompt in a small cache does */
-    bool ok;
-};
-
-/* A block with all of its experts at once. */
-static bool worker_held(struct worker *w, int layer, const int32_t *expert, uint32_t n) {
-    uint32_t slot[EXPERTS], granted = 0;
-    struct sluice_error err;
-    const struct engine_want want_all = want(w->f, layer, expert, n);
-    if (engine_acquire(w->f->e, &want_all, slot, &granted, &err) || granted != n) {
-        return false;
-    }
-    bool ok = true;
-    for (uint32_t i = 0; i < n; i++) {
-        ok = right_bytes(w->f->e, slot[i], layer, expert[i]) && ok;
-    }
-    engine_release(w->f->e, slot, n);
-    return ok;
-}
-
-/* A block with as many as can be had, waiting only when nothing is held. */
-static bool worker_rolling(struct worker *w, int layer, const int32_t *expert, uint32_t n) {
-    uint32_t slot[EXPERTS], granted = 0;
-    bool done[EXPERTS] = {false}, ok = true;
-    uint32_t left = n;
-    struct sluice_error err;
-    while (left && ok) {
-        int32_t waiting[EXPERTS];
-        uint32_t k = 0;
-        for (uint32_t i = 0; i < n; i++) {
-            if (!done[i]) {
-                waiting[k++] = expert[i];
-            }
-        }
-        struct engine_want some = want(w->f, layer, waiting, k);
-        some.all = false;
-        if (engine_acquire(w->f->e, &some, slot, &granted, &err) || granted == 0) {
-            return false;
-        }
-        /* One more try while pins are held: it may give nothing, and must not wait. */
-        uint32_t extra[EXPERTS], more = 0;
-        some.wait = some.first = false;
-        if (engine_acquire(w->f->e, &some, extra, &more, &err)) {
-            ok = false;
-        }
-        for (uint32_t i = 0, at = 0; i < n; i++) {
-            if (done[i]) {
-                continue;
-            }
-            if (slot[at] != UINT32_MAX) {
-                ok = right_bytes(w->f->e, slot[at], layer, expert[i]) && ok;
-                done[i] = true;
-                left--;
-            }
-            at++;
-        }
-        engine_release(w->f->e, slot, k);
-        engine_release(w->f->e, extra, more ? k : 0);
-    }
-    return ok;
-}
-
-static void *worker_main(void *arg) {
-    struct worker *w = arg;
-    w->ok = true;
-    for (int turn = 0; turn < TURNS && w->ok; turn++) {
-        int32_t expert[EXPERTS];
-        const uint32_t n = 1 + unit_random(&w->seed) % (w->rolling ? EXPERTS : TOP_K);
-        choose(&w->seed, expert, n);
-        w->ok = (w->rolling ? worker_rolling : worker_held)(w, turn % LAYERS, expert, n);
-    }
-    return NULL;
-}
+enum { THREADS = 4 };
 
 /* On as few slots as one block needs, and on a few more; with and without a cache. */
 static void test_threads(void **state) {
     (void)state;
-    const uint64_t budgets[] = {budget_for(TOP_K), budget_for(TOP_K + 1), budget_for(20), 0};
+    const uint64_t budgets[] = {fixture_budget(TOP_K), fixture_budget(TOP_K + 1), fixture_budget(20), 0};
     for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
         struct fixture f;
-        begin(&f, budgets[b]);
-        struct worker w[THREADS];
+        fixture_begin(&f, budgets[b]);
+        struct fixture_worker w[THREADS];
         pthread_t t[THREADS];
         for (int i = 0; i < THREADS; i++) {
-            w[i] = (struct worker){.f = &f, .seed = 1000 * b + 100 * (uint64_t)i, .rolling = i % 2};
-            assert_int_equal(pthread_create(&t[i], NULL, worker_main, &w[i]), 0);
+            w[i] = (struct fixture_worker){.f = &f, .seed = 1000 * b + 100 * (uint64_t)i, .rolling = i % 2};
+            assert_int_equal(pthread_create(&t[i], NULL, fixture_worker, &w[i]), 0);
         }
         for (int i = 0; i < THREADS; i++) {
             assert_int_equal(pthread_join(t[i], NULL), 0);
@@ -713,13 +503,13 @@ static void test_threads(void **state) {
         struct sluice_stats s;
         engine_stats(f.e, &s);
         assert_int_equal(s.generation.routed, s.generation.hits + s.generation.misses);
-        end(&f);
+        fixture_end(&f);
     }
 }
 
 /* Models are loaded and freed while others compute. */
 static void *loader_main(void *arg) {
-    struct worker *w = arg;
+    struct fixture_worker *w = arg;
     w->ok = true;
     for (int i = 0; i < 60 && w->ok; i++) {
         uint32_t tensor[2];
@@ -740,17 +530,17 @@ static void *loader_main(void *arg) {
 static void test_threads_and_loads(void **state) {
     (void)state;
     struct fixture f;
-    begin(&f, budget_for(20));
-    struct worker w[3] = {{.f = &f, .seed = 1}, {.f = &f, .seed = 2, .rolling = true}, {.f = &f, .seed = 3}};
+    fixture_begin(&f, fixture_budget(20));
+    struct fixture_worker w[3] = {{.f = &f, .seed = 1}, {.f = &f, .seed = 2, .rolling = true}, {.f = &f, .seed = 3}};
     pthread_t t[3];
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(pthread_create(&t[i], NULL, i == 2 ? loader_main : worker_main, &w[i]), 0);
+        assert_int_equal(pthread_create(&t[i], NULL, i == 2 ? loader_main : fixture_worker, &w[i]), 0);
     }
     for (int i = 0; i < 3; i++) {
         assert_int_equal(pthread_join(t[i], NULL), 0);
         assert_true(w[i].ok);
     }
-    end(&f);
+    fixture_end(&f);
 }
 
 int main(void) {
@@ -768,11 +558,5 @@ int main(void) {
         cmocka_unit_test(test_threads_and_loads),
         cmocka_unit_test(test_load_while_another_is_freed),
     };
-    engine_io = SLUICE_IO_PREAD;
-    int failed = cmocka_run_group_tests_name("pread", tests, NULL, NULL);
-    if (unit_uring_allowed()) {
-        engine_io = SLUICE_IO_URING;
-        failed += cmocka_run_group_tests_name("uring", tests, NULL, NULL);
-    }
-    return failed;
+    return fixture_run(tests, sizeof tests / sizeof *tests);
 }

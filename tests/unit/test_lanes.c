@@ -2,7 +2,7 @@
  * test_lanes.c - both kinds of lanes: order, many requests, growth of the queue, short reads, failures,
  * the end. Faults of the ring itself are in test_uring.c.
  */
-#include "unit.h"
+#include "lanes_fixture.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,93 +13,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "stream/event.h"
-#include "stream/lanes.h"
-
-enum { SIZE = 1 << 20, MANY = 5000, BLOCK = 4096 };
-
-struct fixture {
-    enum sluice_io io; /* the kind under test */
-    struct stream_file file;
-    int fd;
-    char path[64];
-    struct sluice_error err;
-    struct event done;
-    _Atomic uint32_t n_taken; /* entries of order given out */
-    _Atomic uint32_t n_done;  /* requests ended, their entry of order written */
-    _Atomic uint32_t n_wrong; /* of those, with other bytes than the file's */
-    _Atomic uint32_t n_error; /* of those, failed */
-    _Atomic int error;        /* the last errno */
-    uint32_t order[MANY];     /* request numbers as they ended */
-    _Atomic uint32_t hold;    /* 1: the callback waits */
-    struct event let_go;      /* for it */
-};
-
-static void on_done(void *ud, const struct lane_request *r, int64_t got, int error) {
-    struct fixture *f = ud;
-    uint32_t seen;
-    while (seen = event_read(&f->let_go), atomic_load(&f->hold)) {
-        event_wait(&f->let_go, seen);
-    }
-    if (got < 0) {
-        atomic_fetch_add(&f->n_error, 1);
-        atomic_store(&f->error, error);
-    } else if (got < r->need || got > r->len || !unit_same(r->dst, r->offset, r->need) || error) {
-        atomic_fetch_add(&f->n_wrong, 1);
-    }
-    f->order[atomic_fetch_add(&f->n_taken, 1)] = r->tag;
-    atomic_fetch_add(&f->n_done, 1); /* after the entry: who sees n_done == MANY may read all of them */
-    event_bump(&f->done);
-}
-
-static void wait_for(struct fixture *f, uint32_t n) {
-    uint32_t seen;
-    while (seen = event_read(&f->done), atomic_load(&f->n_done) < n) {
-        event_wait(&f->done, seen);
-    }
-}
-
-/* state points to the kind. */
-static void begin(struct fixture *f, void **state) {
-    memset(f, 0, sizeof *f);
-    f->io = *(const enum sluice_io *)*state;
-    f->fd = unit_file(f->path, SIZE);
-    assert_int_equal(stream_file_open(&f->file, f->path, true, &f->err), SLUICE_OK);
-}
-
-static void end(struct fixture *f) {
-    stream_file_close(&f->file);
-    close(f->fd);
-    unlink(f->path);
-}
-
-static struct lanes *create(struct fixture *f, uint32_t n) {
-    struct lanes *l = lanes_create(f->io, n, on_done, f, &f->err);
-    if (!l) {
-        fail_msg("%s", f->err.message);
-    }
-    assert_int_equal(lanes_kind(l), f->io);
-    return l;
-}
-
-static struct lane_request request(const struct fixture *f, void *dst, uint64_t offset, uint32_t tag) {
-    return (struct lane_request){
-        .file = &f->file, .dst = dst, .offset = offset, .len = BLOCK, .need = BLOCK, .fresh = tag % 3 == 1, .tag = tag};
-}
-
-static char *blocks(size_t n) {
-    void *p = NULL;
-    assert_int_equal(posix_memalign(&p, BLOCK, n * BLOCK), 0);
-    return p;
-}
-
 /* One at a time, requests end in the order in which they were queued, also across growths of the queue. */
 static void test_order(void **state) {
     struct fixture f;
     begin(&f, state);
     char *buf = blocks(1);
     struct lanes *l = create(&f, 1);
-    atomic_store(&f.hold, 1);
+    atomic_store(&f.hold, MANY);
     uint64_t seed = 1;
     uint32_t n = 0;
     while (n < MANY) {
@@ -394,7 +314,7 @@ static void test_choose(void **state) {
     assert_int_equal(got, SLUICE_IO_PREAD);
     struct fixture f;
     begin(&f, state);
-    struct lanes *l = lanes_create(SLUICE_IO_AUTO, 1, on_done, &f, &f.err);
+    struct lanes *l = lanes_create(SLUICE_IO_AUTO, 1, lanes_done, &f, &f.err);
     assert_non_null(l);
     assert_int_equal(lanes_kind(l), got);
     lanes_destroy(l);
@@ -402,21 +322,11 @@ static void test_choose(void **state) {
 }
 
 int main(void) {
-    static enum sluice_io pread_kind = SLUICE_IO_PREAD, uring_kind = SLUICE_IO_URING;
-#define BOTH(test)                                                                                                     \
-    {#test " pread", test, NULL, NULL, &pread_kind}, {                                                                 \
-#test " uring", test, NULL, NULL, &uring_kind                                                                  \
-    }
     struct CMUnitTest tests[] = {
         BOTH(test_order),         BOTH(test_many_lanes),      BOTH(test_failures),
         BOTH(test_short_reads),   BOTH(test_refused_direct),  BOTH(test_buffered),
         BOTH(test_error_numbers), BOTH(test_signals_pass_by), BOTH(test_submit_from_threads),
         BOTH(test_destroy),       BOTH(test_choose),
     };
-    if (!unit_uring_allowed()) {
-        for (size_t i = 1; i < sizeof tests / sizeof *tests; i += 2) {
-            tests[i].test_func = unit_skipped;
-        }
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lanes_run(tests, sizeof tests / sizeof *tests);
 }

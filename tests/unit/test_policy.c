@@ -26,6 +26,20 @@ static void naive_remove(struct naive *m, uint32_t slot) {
     }
 }
 
+static void naive_move(struct naive *m, uint32_t from, uint32_t to) {
+    for (uint32_t i = 0; i < m->n; i++) {
+        m->order[i] = m->order[i] == from ? to : m->order[i];
+    }
+}
+
+static bool naive_holds(const struct naive *m, uint32_t slot) {
+    bool holds = false;
+    for (uint32_t i = 0; i < m->n; i++) {
+        holds = holds || m->order[i] == slot;
+    }
+    return holds;
+}
+
 static void naive_touch(struct naive *m, uint32_t slot) {
     naive_remove(m, slot);
     memmove(&m->order[1], &m->order[0], m->n * sizeof *m->order);
@@ -53,9 +67,10 @@ static void test_random(void **state) {
     assert_non_null(p);
     struct naive m = {.n = 0};
     uint64_t seed = 7, pinned = 0;
+    int moves = 0;
     for (int step = 0; step < STEPS; step++) {
-        const uint32_t slot = unit_random(&seed) % SLOTS;
-        switch (unit_random(&seed) % 8) {
+        const uint32_t slot = unit_random(&seed) % SLOTS, other = unit_random(&seed) % SLOTS;
+        switch (unit_random(&seed) % 10) {
         case 0:
             policy_remove(p, slot);
             naive_remove(&m, slot);
@@ -65,6 +80,17 @@ static void test_random(void **state) {
             break;
         case 2:
             pinned = unit_random(&seed) % 16 == 0 ? UINT64_MAX : 0;
+            break;
+        case 3: /* as fresh as what is used */
+            policy_place(p, slot, 0, slot);
+            naive_touch(&m, slot);
+            break;
+        case 4:
+            if (naive_holds(&m, slot) && !naive_holds(&m, other)) {
+                policy_move(p, slot, other);
+                naive_move(&m, slot, other);
+                moves++;
+            }
             break;
         default:
             policy_touch(p, slot, 0, slot);
@@ -77,6 +103,7 @@ static void test_random(void **state) {
             naive_remove(&m, want);
         }
     }
+    assert_true(moves > STEPS / 100);
     /* The whole order, by taking one victim after the other. */
     pinned = 0;
     while (m.n) {
@@ -144,6 +171,43 @@ static double history_wait(const struct history *h, uint32_t bundle) {
     return (ahead ? ahead : GROUPS) + GROUPS * (1 - chance) / chance;
 }
 
+/* The slot that holds a bundle (-1: none); SLOTS when no slot does. */
+static uint32_t history_find(const struct history *h, int32_t bundle) {
+    uint32_t slot = 0;
+    while (slot < SLOTS && h->bundle[slot] != bundle) {
+        slot++;
+    }
+    return slot;
+}
+
+/* Evict what the policy says, and see that nothing has longer to wait. */
+static uint32_t history_evict(struct history *h, struct policy *p, uint64_t *pinned) {
+    const uint32_t slot = policy_victim(p, not_pinned, pinned);
+    assert_true(slot < SLOTS && h->bundle[slot] >= 0);
+    double longest = 0;
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        const double wait = *pinned >> i & 1 || h->bundle[i] < 0 ? 0 : history_wait(h, (uint32_t)h->bundle[i]);
+        longest = wait > longest ? wait : longest;
+    }
+    /* Single precision may choose among equals. */
+    assert_true(history_wait(h, (uint32_t)h->bundle[slot]) >= longest * 0.999);
+    policy_remove(p, slot);
+    h->bundle[slot] = -1;
+    return slot;
+}
+
+/* A slot for the bundle: its own, a free one, or one evicted. */
+static uint32_t history_slot(struct history *h, struct policy *p, uint32_t bundle, uint64_t *pinned, int *victims) {
+    uint32_t slot = history_find(h, (int32_t)bundle);
+    slot = slot == SLOTS ? history_find(h, -1) : slot;
+    if (slot == SLOTS) {
+        slot = history_evict(h, p, pinned);
+        ++*victims;
+    }
+    h->bundle[slot] = (int32_t)bundle;
+    return slot;
+}
+
 static void test_cycle(void **state) {
     (void)state;
     static struct history h;
@@ -151,8 +215,8 @@ static void test_cycle(void **state) {
     memset(h.bundle, 0xff, sizeof h.bundle);
     struct policy *p = policy_create(SLUICE_POLICY_CYCLE, &(struct policy_shape){SLOTS, GROUPS, BUNDLES});
     assert_non_null(p);
-    uint64_t seed = 11;
-    int victims = 0;
+    uint64_t seed = 11, none = 0;
+    int victims = 0, moves = 0;
     for (int step = 0; step < 1500; step++) {
         const uint32_t group = (uint32_t)step % GROUPS;
         policy_visit(p, group);
@@ -163,37 +227,31 @@ static void test_cycle(void **state) {
             /* Skewed: low experts are popular. */
             const uint32_t a = unit_random(&seed) % EXPERTS, b = unit_random(&seed) % EXPERTS;
             const uint32_t bundle = group * EXPERTS + (a < b ? a : b);
-            uint32_t slot = 0;
-            while (slot < SLOTS && h.bundle[slot] != (int32_t)bundle) {
-                slot++;
-            }
-            if (slot == SLOTS) {
-                slot = 0;
-                while (slot < SLOTS && h.bundle[slot] >= 0) {
-                    slot++;
-                }
-            }
-            if (slot == SLOTS) {
-                slot = policy_victim(p, not_pinned, &pinned);
-                assert_true(slot < SLOTS);
-                double longest = 0;
-                for (uint32_t i = 0; i < SLOTS; i++) {
-                    const double wait = pinned >> i & 1 ? 0 : history_wait(&h, (uint32_t)h.bundle[i]);
-                    longest = wait > longest ? wait : longest;
-                }
-                /* Single precision may choose among equals. */
-                assert_true(history_wait(&h, (uint32_t)h.bundle[slot]) >= longest * 0.999);
-                policy_remove(p, slot);
-                victims++;
-            }
-            h.bundle[slot] = (int32_t)bundle;
+            const uint32_t slot = history_slot(&h, p, bundle, &pinned, &victims);
             h.used[bundle][h.visits[group]] = 1;
             policy_touch(p, slot, group, bundle);
             policy_touch(p, slot, group, bundle); /* within a visit this is one use */
             pinned |= (uint64_t)1 << slot;
         }
+        /* Something of the next group is expected. That it is placed says nothing of how often it is used. */
+        const uint32_t next = (group + 1) % GROUPS;
+        const uint32_t bundle = next * EXPERTS + unit_random(&seed) % EXPERTS;
+        if (history_find(&h, (int32_t)bundle) == SLOTS) {
+            policy_place(p, history_slot(&h, p, bundle, &none, &victims), next, bundle);
+        }
+        /* One is evicted, and another one is carried over to its place. */
+        if (history_find(&h, -1) == SLOTS) {
+            const uint32_t to = history_evict(&h, p, &none), from = unit_random(&seed) % SLOTS;
+            victims++;
+            if (from != to) {
+                policy_move(p, from, to);
+                h.bundle[to] = h.bundle[from];
+                h.bundle[from] = -1;
+                moves++;
+            }
+        }
     }
-    assert_true(victims > 100);
+    assert_true(victims > 100 && moves > 100);
     policy_destroy(p);
 }
 
@@ -240,12 +298,155 @@ static void test_no_cliff(void **state) {
     assert_true(hits[0] > 1500);
 }
 
+/* ---- against Belady: what is used latest goes, which needs to know the future ----------------- */
+
+enum { LENGTH = 6000, PER_VISIT = 2 };
+
+/* PER_VISIT bundles per visit, visits going round the groups. */
+struct sequence {
+    uint32_t bundle[LENGTH];
+};
+
+static uint64_t belady_hits(const uint32_t *bundle, uint32_t length, uint32_t room) {
+    static uint32_t next[LENGTH]; /* when is this one's bundle used again? */
+    uint32_t last[BUNDLES], until[BUNDLES], n = 0;
+    bool there[BUNDLES] = {false};
+    uint64_t hits = 0;
+    for (uint32_t b = 0; b < BUNDLES; b++) {
+        last[b] = UINT32_MAX;
+    }
+    for (uint32_t i = length; i-- > 0;) {
+        next[i] = last[bundle[i]];
+        last[bundle[i]] = i;
+    }
+    for (uint32_t i = 0; i < length; i++) {
+        const uint32_t b = bundle[i];
+        if (there[b]) {
+            hits++;
+        } else if (n < room) {
+            n++;
+        } else {
+            uint32_t latest = BUNDLES;
+            for (uint32_t k = 0; k < BUNDLES; k++) {
+                if (there[k] && (latest == BUNDLES || until[k] > until[latest])) {
+                    latest = k;
+                }
+            }
+            there[latest] = false;
+        }
+        there[b] = true;
+        until[b] = next[i];
+    }
+    return hits;
+}
+
+static uint64_t policy_hits(enum sluice_policy kind, const struct sequence *s, uint32_t room) {
+    int32_t bundle[SLOTS];
+    uint64_t hits = 0, none = 0;
+    struct policy *p = policy_create(kind, &(struct policy_shape){room, GROUPS, BUNDLES});
+    assert_non_null(p);
+    assert_true(room <= SLOTS);
+    memset(bundle, 0xff, sizeof bundle);
+    for (uint32_t i = 0; i < LENGTH; i++) {
+        const uint32_t b = s->bundle[i], group = b / EXPERTS;
+        if (i % PER_VISIT == 0) {
+            policy_visit(p, group);
+        }
+        uint32_t slot = 0;
+        while (slot < room && bundle[slot] != (int32_t)b) {
+            slot++;
+        }
+        if (slot < room) {
+            hits++;
+        } else {
+            slot = 0;
+            while (slot < room && bundle[slot] >= 0) {
+                slot++;
+            }
+            if (slot == room) {
+                slot = policy_victim(p, not_pinned, &none);
+                assert_true(slot < room);
+                policy_remove(p, slot);
+            }
+        }
+        bundle[slot] = (int32_t)b;
+        policy_touch(p, slot, group, b);
+    }
+    policy_destroy(p);
+    return hits;
+}
+
+/* Always the same: experts 0 and 1 of each group. */
+static void make_cycle(struct sequence *s) {
+    for (uint32_t i = 0; i < LENGTH; i++) {
+        s->bundle[i] = i / PER_VISIT % GROUPS * EXPERTS + i % PER_VISIT;
+    }
+}
+
+/* One popular expert (of two: every other time one of them) and one that is any; from `shift` on others are popular. */
+static void make_popular(struct sequence *s, uint32_t shift) {
+    uint64_t seed = 17;
+    for (uint32_t i = 0; i < LENGTH; i += PER_VISIT) {
+        const uint32_t group = i / PER_VISIT % GROUPS, popular = (i < shift ? 0 : 6) + unit_random(&seed) % 2;
+        s->bundle[i] = group * EXPERTS + popular;
+        s->bundle[i + 1] = group * EXPERTS + (popular + 1 + unit_random(&seed) % (EXPERTS - 1)) % EXPERTS;
+    }
+}
+
+static void test_belady_itself(void **state) {
+    (void)state;
+    /* By hand: 1 2 3 miss (2 goes, being used latest), 1 hits, 2 misses, 3 hits. */
+    const uint32_t three[] = {1, 2, 3, 1, 2, 3};
+    assert_int_equal(belady_hits(three, 6, 2), 2);
+    assert_int_equal(belady_hits(three, 6, 3), 3);
+    assert_int_equal(belady_hits(three, 6, 1), 0);
+    /* 7 never comes again, so it goes first: 5 and 6 stay. */
+    const uint32_t once[] = {5, 6, 7, 5, 6};
+    assert_int_equal(belady_hits(once, 5, 2), 1);
+    assert_int_equal(belady_hits(once, 5, 3), 2);
+}
+
+static void test_against_belady(void **state) {
+    (void)state;
+    static struct sequence s[3];
+    make_cycle(&s[0]);
+    make_popular(&s[1], LENGTH);
+    make_popular(&s[2], LENGTH / 2);
+    for (int i = 0; i < 3; i++) {
+        uint64_t before = 0;
+        for (uint32_t room = PER_VISIT; room <= 30; room += 4) {
+            const uint64_t best = belady_hits(s[i].bundle, LENGTH, room);
+            const uint64_t cycle = policy_hits(SLUICE_POLICY_CYCLE, &s[i], room);
+            const uint64_t lru = policy_hits(SLUICE_POLICY_LRU, &s[i], room);
+            assert_true(cycle <= best);
+            assert_true(lru <= best);
+            assert_true(best >= before); /* more room, more hits */
+            before = best;
+            const uint32_t demand = PER_VISIT * GROUPS;
+            if (i == 0 && room < demand) {
+                /* The cliff: LRU hits nothing at all, cycle a good part of what can be. */
+                assert_int_equal(lru, 0);
+                assert_true(cycle > (room == PER_VISIT ? 0 : best / 4));
+            } else if (i == 0) {
+                assert_int_equal(lru, LENGTH - demand);
+                assert_int_equal(cycle, LENGTH - demand);
+                assert_int_equal(best, LENGTH - demand);
+            } else {
+                assert_true(cycle > lru); /* it knows what is popular */
+                assert_true(cycle > best / 2);
+            }
+        }
+    }
+    /* What was popular is forgotten: the shift costs less than a sixth. */
+    const uint64_t steady = policy_hits(SLUICE_POLICY_CYCLE, &s[1], 14),
+                   shifted = policy_hits(SLUICE_POLICY_CYCLE, &s[2], 14);
+    assert_true(shifted > steady * 5 / 6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_cycle),
-        cmocka_unit_test(test_no_cliff),
+        cmocka_unit_test(test_random),   cmocka_unit_test(test_edges),         cmocka_unit_test(test_cycle),
+        cmocka_unit_test(test_no_cliff), cmocka_unit_test(test_belady_itself), cmocka_unit_test(test_against_belady),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

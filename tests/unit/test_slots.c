@@ -1,9 +1,11 @@
 /* test_slots.c - the arena: size classes, their shares of the budget, and what lies in which slot. */
 #include "unit.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "stream/slots.h"
@@ -320,12 +322,277 @@ static void test_random(void **state) {
     end(&f);
 }
 
+/* ---- resize ---------------------------------------------------------------------------------- */
+
+/* Every byte of a slot, from what is in it. */
+static uint8_t mark(uint32_t group, uint32_t expert, uint64_t at) {
+    return unit_byte(((uint64_t)group << 40) + ((uint64_t)expert << 28) + at);
+}
+
+/* Place and use a bundle, and fill all of its slot. Its parts are in different states. */
+static uint32_t put(struct fixture *f, uint32_t group, uint32_t expert) {
+    struct slots *s = &f->slots;
+    bool evicted;
+    const uint32_t slot = slots_place(s, &f->bank, group, expert, &evicted);
+    assert_int_not_equal(slot, UINT32_MAX);
+    slots_touch(s, slot);
+    struct slot *x = &s->slot[slot];
+    for (uint64_t i = 0; i < s->classes[x->class_id].slot_bytes; i++) {
+        x->data[i] = (char)mark(group, expert, i);
+    }
+    x->touched = 3;
+    x->foreseen = expert % 2;
+    atomic_store(&x->state[0], PART_READY);
+    atomic_store(&x->state[1], expert % 3 ? PART_EMPTY : PART_FAILED);
+    return slot;
+}
+
+/* Is the bundle there, whole, in the state in which put left it? */
+static bool intact(const struct fixture *f, uint32_t group, uint32_t expert) {
+    const struct slots *s = &f->slots;
+    const int32_t slot = slots_find(s, group, expert);
+    if (slot < 0) {
+        return false;
+    }
+    const struct slot *x = &s->slot[slot];
+    for (uint64_t i = 0; i < s->classes[x->class_id].slot_bytes; i++) {
+        assert_int_equal((uint8_t)x->data[i], mark(group, expert, i));
+    }
+    assert_int_equal(x->foreseen, expert % 2);
+    assert_int_equal(atomic_load(&x->state[0]), PART_READY);
+    assert_int_equal(atomic_load(&x->state[1]), expert % 3 ? PART_EMPTY : PART_FAILED);
+    return true;
+}
+
+/* Is there memory at p? Asked of the kernel, which says EFAULT instead of raising a signal. */
+static bool readable(const char *p) {
+    int end[2];
+    assert_int_equal(pipe(end), 0);
+    const ssize_t n = write(end[1], p, 1);
+    assert_true(n == 1 || errno == EFAULT);
+    close(end[0]);
+    close(end[1]);
+    return n == 1;
+}
+
+/* Memory under the slots that there are, none under the others. */
+static void check_memory(const struct fixture *f) {
+    const struct slots *s = &f->slots;
+    for (uint32_t c = 0; c < s->n_classes; c++) {
+        const struct slot_class *k = &s->classes[c];
+        for (uint32_t i = 0; i < k->bundles; i++) {
+            assert_int_equal(readable(s->slot[k->first + i].data), i < k->n);
+            assert_int_equal(readable(s->slot[k->first + i].data + k->slot_bytes - 1), i < k->n);
+        }
+    }
+}
+
+/* Larger and smaller at random, against a list of what is there in the order of use. */
+static void test_resize(void **state) {
+    (void)state;
+    enum { EXPERTS = 24, STEPS = 400 };
+    struct fixture f;
+    begin(&f);
+    const uint32_t group[2] = {add_layer(&f, 0, 5000, EXPERTS, 2), add_layer(&f, 1, 5000, EXPERTS, 2)};
+    create(&f, 300 << 10);
+    struct slots *s = &f.slots;
+    assert_int_equal(s->n_classes, 1);
+    const uint64_t slot_bytes = s->classes[0].slot_bytes;
+    uint32_t order[2 * EXPERTS], n = 0; /* group index * EXPERTS + expert, longest ago first */
+    uint64_t seed = 3;
+    uint32_t shrunk = 0, grown = 0;
+    for (int step = 0; step < STEPS; step++) {
+        for (uint32_t k = unit_random(&seed) % 12; k > 0; k--) {
+            const uint32_t b = unit_random(&seed) % (2 * EXPERTS);
+            const int32_t slot = slots_find(s, group[b / EXPERTS], b % EXPERTS);
+            uint32_t at = 0;
+            while (at < n && order[at] != b) {
+                at++;
+            }
+            assert_int_equal(slot >= 0, at < n);
+            if (at == n && n == s->n_slots) {
+                at = 0; /* the one used longest ago goes */
+            }
+            if (at < n) {
+                memmove(&order[at], &order[at + 1], (n - at - 1) * sizeof *order);
+                n--;
+            }
+            order[n++] = b;
+            if (slot < 0) {
+                put(&f, group[b / EXPERTS], b % EXPERTS);
+            } else {
+                slots_touch(s, (uint32_t)slot);
+            }
+        }
+        const uint32_t before = s->n_slots, want = 2 + unit_random(&seed) % (2 * EXPERTS - 1);
+        assert_int_equal(slots_resize(s, want * slot_bytes, &f.err), SLUICE_OK);
+        assert_int_equal(s->n_slots, want);
+        shrunk += want < before && n > want;
+        grown += want > before;
+        if (n > want) {
+            memmove(order, order + n - want, want * sizeof *order);
+            n = want;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            assert_true(intact(&f, group[order[i] / EXPERTS], order[i] % EXPERTS));
+        }
+        assert_int_equal(s->n_slots - s->classes[0].n_free, n); /* and nothing else */
+        check_invariants(&f);
+        if (step % 20 == 0) {
+            check_memory(&f);
+        }
+    }
+    assert_true(shrunk > 20 && grown > 20);
+    end(&f);
+}
+
+/* Several classes; to staging and back. What slots_create would cut from that budget is there. */
+static void test_resize_as_created(void **state) {
+    (void)state;
+    struct fixture f, g;
+    begin(&f);
+    begin(&g);
+    for (int i = 0; i < 6; i++) {
+        add_layer(&f, i, i % 2 ? 5000 : 40000, 24, 3);
+        add_layer(&g, i, i % 2 ? 5000 : 40000, 24, 3);
+    }
+    create(&f, 2 << 20);
+    const uint64_t budgets[] = {8 << 20, 0, 1, 3 << 20, UINT64_C(1) << 40, 4 << 20, 0, 2 << 20};
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        create(&g, budgets[i]);
+        assert_int_equal(slots_resize(&f.slots, budgets[i], &f.err), SLUICE_OK);
+        assert_int_equal(f.slots.n_classes, 2);
+        for (uint32_t c = 0; c < 2; c++) {
+            assert_int_equal(f.slots.classes[c].n, g.slots.classes[c].n);
+        }
+        assert_int_equal(f.slots.bytes, g.slots.bytes);
+        uint64_t measured = 0;
+        assert_int_equal(slots_measure(&f.bank, budgets[i], &measured, &f.err), SLUICE_OK);
+        assert_int_equal(measured, f.slots.bytes);
+        check_invariants(&f);
+        check_memory(&f);
+    }
+    end(&g);
+    end(&f);
+}
+
+/* Memory that was given back comes back as zeroes, which nobody has touched; what was carried over is touched. */
+static void test_resize_untouched(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    const uint32_t g = add_layer(&f, 0, 5000, 16, 2);
+    create(&f, 1 << 20);
+    struct slots *s = &f.slots;
+    const uint64_t slot_bytes = s->classes[0].slot_bytes;
+    for (uint32_t e = 0; e < 16; e++) {
+        put(&f, g, e);
+    }
+    assert_int_equal(slots_resize(s, 4 * slot_bytes, &f.err), SLUICE_OK);
+    for (uint32_t e = 12; e < 16; e++) {
+        assert_true(intact(&f, g, e));
+        assert_int_equal(s->slot[slots_find(s, g, e)].touched & 3, 3);
+    }
+    assert_int_equal(slots_resize(s, 16 * slot_bytes, &f.err), SLUICE_OK);
+    for (uint32_t i = 4; i < 16; i++) {
+        assert_int_equal(s->slot[i].touched, 0);
+        for (uint64_t k = 0; k < slot_bytes; k++) {
+            assert_int_equal(s->slot[i].data[k], 0);
+        }
+    }
+    end(&f);
+}
+
+/* Bytes of data mappings that this process may have, as the kernel counts them now. */
+static uint64_t data_bytes(void) {
+    char line[256];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) && sscanf(line, "VmData: %llu kB", &kib) != 1) {
+    }
+    fclose(file);
+    assert_true(kib > 0);
+    return kib * 1024;
+}
+
+/* The first class could grow and the second cannot: all is as it was. */
+static void test_resize_no_memory(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    const uint32_t big = add_layer(&f, 0, 40000, 24, 2), small = add_layer(&f, 1, 5000, 24, 2);
+    create(&f, 1);
+    struct slots *s = &f.slots;
+    assert_int_equal(s->n_classes, 2);
+    for (uint32_t e = 0; e < 2; e++) {
+        put(&f, big, e);
+        put(&f, small, e);
+    }
+    const uint64_t large = s->classes[0].slot_bytes * 22; /* what the large ones take when all are to fit */
+    struct rlimit before, little;
+    assert_int_equal(getrlimit(RLIMIT_DATA, &before), 0);
+    for (int enough = 0; enough < 2; enough++) {
+        little = (struct rlimit){.rlim_cur = data_bytes() + large + (enough ? 8 * s->classes[1].slot_bytes : 0),
+                                 .rlim_max = before.rlim_max};
+        if (!enough) {
+            little.rlim_cur -= large / 2; /* not even for these */
+        }
+        assert_int_equal(setrlimit(RLIMIT_DATA, &little), 0);
+        const int rc = slots_resize(s, 16 << 20, &f.err);
+        assert_int_equal(setrlimit(RLIMIT_DATA, &before), 0);
+        assert_int_equal(rc, SLUICE_ERR_MEMORY);
+        assert_int_equal(s->n_slots, 4);
+        check_invariants(&f);
+        check_memory(&f);
+        for (uint32_t e = 0; e < 2; e++) {
+            assert_true(intact(&f, big, e));
+            assert_true(intact(&f, small, e));
+        }
+    }
+    assert_int_equal(slots_resize(s, 16 << 20, &f.err), SLUICE_OK);
+    assert_int_equal(s->n_slots, 48);
+    check_invariants(&f);
+    check_memory(&f);
+    for (uint32_t e = 0; e < 2; e++) {
+        assert_true(intact(&f, big, e));
+        assert_true(intact(&f, small, e));
+    }
+    end(&f);
+}
+
+static void test_empty(void **state) {
+    (void)state;
+    struct fixture f;
+    begin(&f);
+    const uint32_t g = add_layer(&f, 0, 5000, 16, 2);
+    create(&f, 1 << 20);
+    for (uint32_t e = 0; e < 9; e++) {
+        put(&f, g, e);
+    }
+    slots_empty(&f.slots);
+    check_invariants(&f);
+    assert_int_equal(f.slots.resident[g], 0);
+    assert_int_equal(f.slots.classes[0].n_free, 16);
+    put(&f, g, 3);
+    assert_int_equal(f.slots.resident[g], 1);
+    end(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_classes),          cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_room_for_all),     cmocka_unit_test(test_staging),
-        cmocka_unit_test(test_place_evict_drop), cmocka_unit_test(test_relabelled_is_empty),
+        cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_room_for_all),
+        cmocka_unit_test(test_staging),
+        cmocka_unit_test(test_place_evict_drop),
+        cmocka_unit_test(test_relabelled_is_empty),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_resize),
+        cmocka_unit_test(test_resize_as_created),
+        cmocka_unit_test(test_resize_untouched),
+        cmocka_unit_test(test_resize_no_memory),
+        cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

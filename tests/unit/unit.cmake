@@ -14,15 +14,22 @@ target_include_directories(sluice_checked PUBLIC ${CMAKE_CURRENT_LIST_DIR})
 
 # Temporary files lie in the build tree: direct I/O needs a file system on a disk, which /tmp need not be.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
-foreach(unit event file bank policy slots lanes uring engine limits ledger settings timing csv stat bench_stats bench_csv machine)
+foreach(unit event file bank policy slots lanes idle uring engine resize foresee limits ledger settings timing csv stat bench_stats bench_csv machine)
     add_executable(unit-${unit} ${CMAKE_CURRENT_LIST_DIR}/test_${unit}.c)
     target_link_libraries(unit-${unit} PRIVATE sluice_checked)
     add_test(NAME unit-${unit} COMMAND unit-${unit} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
     # The timeout only ends a hang; no test looks at a clock.
     set_tests_properties(unit-${unit} PROPERTIES LABELS unit TIMEOUT 600)
 endforeach()
-# It stands in for functions of liburing, and calls the library's.
+foreach(unit lanes idle)
+    target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/lanes_fixture.c)
+endforeach()
+# These stand in for functions of liburing or the C library, and call the library's.
 target_link_libraries(unit-uring PRIVATE ${CMAKE_DL_LIBS})
+foreach(unit engine resize foresee)
+    target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/engine_fixture.c)
+    target_link_libraries(unit-${unit} PRIVATE ${CMAKE_DL_LIBS})
+endforeach()
 
 add_test(NAME include-rules COMMAND bash ${CMAKE_SOURCE_DIR}/tests/include-rules.sh ${CMAKE_SOURCE_DIR})
 set_tests_properties(include-rules PROPERTIES LABELS unit TIMEOUT 120)

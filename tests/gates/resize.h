@@ -1,0 +1,20 @@
+/* resize.h - for sluice-logits: change the budget of the plug-in's cache at random. */
+#ifndef SLUICE_TESTS_RESIZE_H
+#define SLUICE_TESTS_RESIZE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Begin, once models are loaded. Where a plug-in is loaded a thread changes the budget from now on, at any
+ * time; without one (GGML_BACKEND_PATH not set) nothing is done, here and below. False: said why.
+ */
+bool resize_start(uint64_t seed);
+
+/* Perhaps change it now, between two tokens. Any thread. */
+void resize_between(void);
+
+/* End the thread. False when a change failed (said why) or there was none. Prints how many there were. */
+bool resize_stop(void);
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * faults.c - a disk that fails now and then, inside the process: pread and liburing's look at what ended
+ * are defined here, so they win over the libraries'. A preloaded library, as tests/faults/ has it, would
+ * have to come after the sanitizers'.
+ *
+ * Which read fails is a function of the seed and of how many reads there were before it. A read that
+ * fails leaves wrong bytes where it should have read to, so nobody who uses them all the same goes unseen.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <liburing.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "soak.h"
+
+enum {
+    FAIL_EVERY = 250, /* reads, on the average */
+    SHORT_EVERY = 50, /* the same */
+};
+
+static struct {
+    uint64_t seed;                    /* of the choice */
+    _Atomic bool on;                  /* reads may fail */
+    _Atomic uint64_t reads;           /* while on */
+    _Atomic uint32_t failed, shorted; /* of those */
+} faults;
+
+uint32_t soak_random(uint64_t *seed) {
+    uint64_t x = *seed += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (uint32_t)((x ^ (x >> 31)) >> 32);
+}
+
+void soak_faults(uint64_t seed, bool on) {
+    faults.seed = seed;
+    atomic_store(&faults.on, on);
+}
+
+uint32_t soak_faults_failed(void) {
+    return atomic_load(&faults.failed);
+}
+
+uint32_t soak_faults_short(void) {
+    return atomic_load(&faults.shorted);
+}
+
+/* What a read that returned n (or -errno) shall have returned. */
+static int64_t spoil(void *buf, int64_t n) {
+    if (!atomic_load(&faults.on) || n <= 0) {
+        return n;
+    }
+    uint64_t s = faults.seed + atomic_fetch_add(&faults.reads, 1);
+    const uint32_t r = soak_random(&s);
+    if (r % FAIL_EVERY == 0) {
+        atomic_fetch_add(&faults.failed, 1);
+        memset(buf, 0xee, (size_t)n);
+        return -EIO;
+    }
+    if (r % SHORT_EVERY == 1 && n > 1) {
+        atomic_fetch_add(&faults.shorted, 1);
+        memset((char *)buf + n / 2, 0xee, (size_t)(n - n / 2));
+        return n / 2;
+    }
+    return n;
+}
+
+static void *real(const char *name) {
+    void *p = dlsym(RTLD_NEXT, name);
+    if (!p) {
+        abort();
+    }
+    return p;
+}
+
+/* Under the name that a 64-bit off_t gives it. */
+ssize_t faulty_pread(int fd, void *buf, size_t len, off_t offset) __asm__("pread64");
+
+ssize_t faulty_pread(int fd, void *buf, size_t len, off_t offset) {
+    ssize_t (*fn)(int, void *, size_t, off_t);
+    void *p = real("pread64");
+    memcpy(&fn, &p, sizeof fn);
+    const ssize_t n = fn(fd, buf, len, offset);
+    const int64_t got = spoil(buf, n < 0 ? -(int64_t)errno : n);
+    if (got < 0) {
+        errno = (int)-got;
+        return -1;
+    }
+    return (ssize_t)got;
+}
+
+/* The entries of the ring by what is read where: filled when it is entered. One ring, whose thread alone comes here. */
+enum { OPS = 256 };
+static struct {
+    uint64_t user_data; /* 0: free */
+    void *buf;          /* where it reads to */
+} ops[OPS];
+static unsigned scanned; /* entries of the ring that were looked at */
+
+int io_uring_submit_and_wait(struct io_uring *ring, unsigned wait) {
+    int (*fn)(struct io_uring *, unsigned);
+    void *p = real("io_uring_submit_and_wait");
+    memcpy(&fn, &p, sizeof fn);
+    for (; scanned != ring->sq.sqe_tail; scanned++) {
+        const struct io_uring_sqe *sqe = &ring->sq.sqes[scanned & ring->sq.ring_mask];
+        int i = 0;
+        while (i < OPS && ops[i].user_data && ops[i].user_data != sqe->user_data) {
+            i++;
+        }
+        if (i == OPS) {
+            abort(); /* more reads in the ring than there can be */
+        }
+        ops[i].user_data = sqe->user_data;
+        ops[i].buf = (void *)(uintptr_t)sqe->addr;
+    }
+    return fn(ring, wait);
+}
+
+unsigned io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned count) {
+    unsigned (*fn)(struct io_uring *, struct io_uring_cqe **, unsigned);
+    void *p = real("io_uring_peek_batch_cqe");
+    memcpy(&fn, &p, sizeof fn);
+    const unsigned n = fn(ring, cqes, count);
+    for (unsigned k = 0; k < n; k++) {
+        for (int i = 0; i < OPS && cqes[k]->user_data; i++) {
+            if (ops[i].user_data == cqes[k]->user_data) {
+                cqes[k]->res = (int)spoil(ops[i].buf, cqes[k]->res);
+                ops[i].user_data = 0;
+                break;
+            }
+        }
+    }
+    return n;
+}

@@ -1,0 +1,451 @@
+/*
+ * soak.c - a long run in which everything happens at once: several threads generate, the cache's budget is
+ * changed at random all the while, generations are cancelled, contexts are freed and made anew, reads fail.
+ * Every logit that is computed must be the one of the resident run, to the bit.
+ *
+ * First some texts are generated with the model resident, one token at a time after a short prompt, and
+ * all logits are kept. Then the same texts are generated again and again with the model streaming. A step
+ * that is cancelled or fails is tried again in the same context, or the context is freed; either way it
+ * must go on correctly. A failure must have a cause: cancelled steps were asked to be, and failed ones
+ * are at most as many as reads failed (for each thread, since all that wait for a read are told).
+ *
+ * What happens is drawn from the seed; when it happens also depends on how threads run. A soak in which
+ * something did not happen at all proves nothing and fails.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ggml-backend.h"
+#include "llama.h"
+
+#include "sluice.h"
+#include "soak.h"
+
+enum {
+    TEXTS = 4,      /* generated again and again */
+    STEPS = 30,     /* tokens of each after its prompt */
+    PROMPT = 12,    /* tokens of the longest prompt */
+    TEAMS = 2,      /* resident runs: with one compute thread and with two */
+    WORKERS = 3,    /* threads that generate at once */
+    N_CTX = 256,    /* tokens */
+    NAP_NS = 50000, /* of the resizer between two looks */
+};
+
+struct text {
+    int n_prompt;                      /* tokens of the prompt, one batch */
+    llama_token token[PROMPT + STEPS]; /* all */
+    float *logits[TEAMS];              /* the resident run's: a row per token, [PROMPT + STEPS][n_vocab] */
+};
+
+static struct {
+    const char *path;           /* of the model */
+    uint64_t seed;              /* of everything */
+    uint32_t tokens;            /* to compute in all */
+    struct sluice_settings set; /* of sluice */
+    int n_vocab;                /* logits in a row */
+    struct text text[TEXTS];    /* see above */
+    struct llama_model *model;  /* the one that streams */
+    _Atomic uint32_t done;      /* tokens computed and compared */
+    _Atomic uint32_t working;   /* workers that have not ended */
+    _Atomic uint32_t cancelled; /* steps */
+    _Atomic uint32_t failed;    /* steps */
+    _Atomic uint32_t explained; /* of those, with the reason that the disk gave */
+    _Atomic uint32_t contexts;  /* made */
+    _Atomic uint32_t resizes;   /* that worked */
+    _Atomic uint32_t refused;   /* that did not, as they should not */
+    _Atomic bool broken;        /* something is wrong: all end */
+} soak;
+
+__attribute__((format(printf, 1, 2))) static void broken(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    flockfile(stderr);
+    fputs("soak: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    funlockfile(stderr);
+    va_end(ap);
+    atomic_store(&soak.broken, true);
+}
+
+static void no_log(enum ggml_log_level level, const char *text, void *user) {
+    (void)level;
+    (void)text;
+    (void)user;
+}
+
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+/* When a step is to be cancelled. */
+struct cancel {
+    _Atomic int after; /* calls of the callback that go on; negative: all */
+    _Atomic bool fired;
+};
+
+static bool on_poll(void *user) {
+    struct cancel *c = user;
+    if (atomic_load(&c->after) < 0 || atomic_fetch_sub(&c->after, 1) > 0) {
+        return atomic_load(&c->fired);
+    }
+    atomic_store(&c->fired, true);
+    return true;
+}
+
+static struct llama_context *new_context(struct llama_model *model, int threads, struct cancel *cancel) {
+    struct llama_context_params p = llama_context_default_params();
+    p.n_ctx = N_CTX;
+    p.n_threads = p.n_threads_batch = threads;
+    p.abort_callback = cancel ? on_poll : NULL;
+    p.abort_callback_data = cancel;
+    return llama_init_from_model(model, p);
+}
+
+/* Decode the tokens [at, at + n) of a text. */
+static int decode(struct llama_context *ctx, const struct text *t, int at, int n) {
+    struct llama_batch b = llama_batch_init(n, 0, 1);
+    b.n_tokens = n;
+    for (int i = 0; i < n; i++) {
+        b.token[i] = t->token[at + i];
+        b.pos[i] = at + i;
+        b.n_seq_id[i] = 1;
+        b.seq_id[i][0] = 0;
+        b.logits[i] = 1;
+    }
+    const int rc = llama_decode(ctx, b);
+    llama_batch_free(b);
+    return rc;
+}
+
+/* Make the texts, with the model resident. */
+static bool make_texts(void) {
+    sluice_set_streaming(false);
+    struct llama_model_params p = llama_model_default_params();
+    p.use_extra_bufts = false;
+    struct llama_model *model = llama_model_load_from_file(soak.path, p);
+    if (!model) {
+        broken("%s: cannot be loaded", soak.path);
+        return false;
+    }
+    uint64_t seed = soak.seed;
+    soak.n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    for (int i = 0; i < TEXTS * TEAMS && !soak.broken; i++) {
+        struct text *t = &soak.text[i / TEAMS];
+        const int team = i % TEAMS;
+        struct llama_context *ctx = new_context(model, team + 1, NULL);
+        float *rows = t->logits[team] = calloc((size_t)(PROMPT + STEPS) * (size_t)soak.n_vocab, sizeof *rows);
+        if (!ctx || !rows) {
+            broken("out of memory");
+            llama_free(ctx);
+            break;
+        }
+        if (team == 0) {
+            t->n_prompt = 1 + (int)(soak_random(&seed) % PROMPT);
+            for (int k = 0; k < t->n_prompt; k++) {
+                t->token[k] = (llama_token)(soak_random(&seed) % (uint32_t)soak.n_vocab);
+            }
+        }
+        for (int at = 0; at < t->n_prompt + STEPS - 1;) {
+            const int n = at ? 1 : t->n_prompt;
+            if (decode(ctx, t, at, n)) {
+                broken("the resident run failed");
+                break;
+            }
+            for (int k = 0; k < n; k++) {
+                memcpy(rows + (size_t)(at + k) * (size_t)soak.n_vocab, llama_get_logits_ith(ctx, k),
+                       (size_t)soak.n_vocab * sizeof *rows);
+            }
+            at += n;
+            const float *last = rows + (size_t)(at - 1) * (size_t)soak.n_vocab;
+            int best = 0;
+            for (int k = 0; k < soak.n_vocab; k++) {
+                best = last[k] > last[best] ? k : best;
+            }
+            if (team == 0) {
+                t->token[at] = best;
+            }
+        }
+        llama_free(ctx);
+    }
+    llama_model_free(model);
+    return !soak.broken;
+}
+
+/* ---- generating ------------------------------------------------------------------------------ */
+
+/* A step did not complete. Had it a reason? */
+static void account(int rc, struct cancel *cancel) {
+    struct sluice_error why;
+    if (rc == 2 && atomic_load(&cancel->fired)) {
+        atomic_fetch_add(&soak.cancelled, 1);
+        return;
+    }
+    if (rc > 0 || rc == -1) {
+        broken("llama_decode returned %d", rc);
+        return;
+    }
+    const uint32_t failed = atomic_fetch_add(&soak.failed, 1) + 1;
+    if (failed > soak_faults_failed() * WORKERS) {
+        broken("%" PRIu32 " steps failed, and only %" PRIu32 " reads", failed, soak_faults_failed());
+    }
+    /* Another thread that failed for the same reason may have taken it. */
+    if (sluice_take_error(&why)) {
+        if (why.status != SLUICE_ERR_IO || !strstr(why.message, strerror(EIO)) || !strstr(why.message, soak.path)) {
+            broken("the reason is not the disk's: %s", why.message);
+        }
+        atomic_fetch_add(&soak.explained, 1);
+    }
+}
+
+/* Are the rows of the last batch the resident run's? */
+static bool right(struct llama_context *ctx, const struct text *t, int team, int at, int n) {
+    for (int k = 0; k < n; k++) {
+        const float *got = llama_get_logits_ith(ctx, k);
+        const float *want = t->logits[team] + (size_t)(at + k) * (size_t)soak.n_vocab;
+        if (!got || memcmp(got, want, (size_t)soak.n_vocab * sizeof *got) != 0) {
+            broken("text %d, token %d, %d thread(s): other logits", (int)(t - soak.text), at + k, team + 1);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* One text in a context, from the beginning; it may be given up. False: the context is to be freed. */
+static bool generate(struct llama_context *ctx, const struct text *t, int team, struct cancel *cancel, uint64_t *seed) {
+    llama_memory_clear(llama_get_memory(ctx), true);
+    for (int at = 0; at < t->n_prompt + STEPS - 1 && !soak.broken;) {
+        const int n = at ? 1 : t->n_prompt;
+        const uint32_t what = soak_random(seed) % 64;
+        char line[512];
+        atomic_store(&cancel->fired, false);
+        atomic_store(&cancel->after, what < 3 ? (int)(soak_random(seed) % 64) : -1);
+        const int rc = decode(ctx, t, at, n);
+        atomic_store(&cancel->after, -1);
+        atomic_store(&cancel->fired, false);
+        if (rc == 0) {
+            if (!right(ctx, t, team, at, n)) {
+                return false;
+            }
+            at += n;
+            if (atomic_fetch_add(&soak.done, (uint32_t)n) + (uint32_t)n >= soak.tokens) {
+                return false;
+            }
+        } else {
+            atomic_store(&cancel->fired, rc == 2);
+            account(rc, cancel);
+            if (soak_random(seed) % 3 == 0) {
+                return false;
+            }
+            /* llama.cpp has removed the positions of a batch that did not complete. */
+            if (llama_memory_seq_pos_max(llama_get_memory(ctx), 0) + 1 != at) {
+                broken("position %d after a failure at %d", llama_memory_seq_pos_max(llama_get_memory(ctx), 0), at);
+            }
+        }
+        if (what == 63) {
+            return soak_random(seed) % 2; /* begin another text, or another context */
+        }
+        if (what == 62) { /* what people look at meanwhile */
+            sluice_mode_line(line, sizeof line);
+            sluice_plan_line(line, sizeof line);
+        }
+    }
+    return true;
+}
+
+static void *worker(void *arg) {
+    uint64_t seed = soak.seed * 31 + (uintptr_t)arg;
+    while (atomic_load(&soak.done) < soak.tokens && !soak.broken) {
+        struct cancel cancel = {.after = -1};
+        const int team = (int)(soak_random(&seed) % TEAMS);
+        struct llama_context *ctx = new_context(soak.model, team + 1, &cancel);
+        if (!ctx) {
+            struct sluice_error why;
+            sluice_take_error(&why);
+            broken("no context: %s", why.message);
+            break;
+        }
+        atomic_fetch_add(&soak.contexts, 1);
+        while (atomic_load(&soak.done) < soak.tokens && !soak.broken &&
+               generate(ctx, &soak.text[soak_random(&seed) % TEXTS], team, &cancel, &seed)) {
+        }
+        llama_free(ctx);
+    }
+    atomic_fetch_sub(&soak.working, 1);
+    return NULL;
+}
+
+/* Of slots, which are a little larger than what lies in them. */
+struct sizes {
+    uint64_t bank;  /* all experts, bytes */
+    uint64_t layer; /* the largest layer's demand for a token, bytes */
+};
+
+/* Change the budget all the time, about once in four tokens. */
+static void *resizer(void *arg) {
+    const struct sizes *sizes = arg;
+    uint64_t seed = soak.seed * 77 + 5;
+    struct sluice_error err;
+    uint32_t next = 0;
+    while (atomic_load(&soak.working) && !soak.broken) {
+        const struct timespec nap = {.tv_nsec = NAP_NS};
+        if (atomic_load(&soak.done) < next) {
+            nanosleep(&nap, NULL);
+            continue;
+        }
+        next = atomic_load(&soak.done) + soak_random(&seed) % 8;
+        const uint32_t what = soak_random(&seed) % 8;
+        /* Small ones more often than large ones. */
+        const uint64_t bytes =
+            1 + (sizes->bank * (soak_random(&seed) % 1000) / 1000) * (soak_random(&seed) % 1200) / 1000;
+        const int rc = what == 0   ? sluice_set_cache_budget(SLUICE_CACHE_OFF, 0, &err)
+                       : what == 1 ? sluice_set_cache_budget(SLUICE_CACHE_AUTO, 0, &err)
+                                   : sluice_set_cache_budget(SLUICE_CACHE_FIXED, bytes, &err);
+        if (rc == SLUICE_ERR_BUDGET && what > 1 && bytes < sizes->layer) {
+            atomic_fetch_add(&soak.refused, 1); /* less than a layer needs: all stays as it is */
+        } else if (rc) {
+            broken("a change of the budget to %" PRIu64 " bytes failed: %s", bytes, err.message);
+        } else {
+            atomic_fetch_add(&soak.resizes, 1);
+        }
+        if (sluice_set_cache_budget(SLUICE_CACHE_FIXED, 0, &err) != SLUICE_ERR_ARG) {
+            broken("a budget that has no meaning was taken");
+        }
+    }
+    return NULL;
+}
+
+static void must(bool happened, const char *what) {
+    if (!happened && !soak.broken) {
+        broken("it proves nothing: %s", what);
+    }
+}
+
+static void run(void) {
+    pthread_t t[WORKERS + 1];
+    struct llama_model_params p = llama_model_default_params();
+    p.use_extra_bufts = false;
+    sluice_set_streaming(true);
+    soak.model = llama_model_load_from_file(soak.path, p);
+    struct cancel none = {.after = -1};
+    struct llama_context *first = soak.model ? new_context(soak.model, 1, NULL) : NULL;
+    uint64_t seed = 0;
+    if (!first) {
+        broken("%s: cannot be loaded for streaming", soak.path);
+        llama_model_free(soak.model);
+        return;
+    }
+    /* Undisturbed, once: then the dense weights are in place. */
+    generate(first, &soak.text[0], 0, &none, &seed);
+    struct sluice_stats st;
+    sluice_get_stats(&st);
+    struct sizes sizes = {.bank = st.bank_bytes * 2, .layer = st.layer_bytes * 2};
+    atomic_store(&soak.done, 0);
+    atomic_store(&soak.working, WORKERS);
+    soak_faults(soak.seed, true);
+    int started = 0;
+    for (; started <= WORKERS; started++) {
+        const int rc = started < WORKERS ? pthread_create(&t[started], NULL, worker, (void *)(uintptr_t)(started + 1))
+                                         : pthread_create(&t[started], NULL, resizer, &sizes);
+        if (rc) {
+            broken("no thread: %s", strerror(rc));
+            break;
+        }
+    }
+    for (int i = 0; i < started; i++) {
+        pthread_join(t[i], NULL);
+    }
+    soak_faults(soak.seed, false);
+    /* After all that, undisturbed again. */
+    if (!soak.broken) {
+        generate(first, &soak.text[1], 0, &none, &seed);
+    }
+    sluice_get_stats(&st);
+    llama_free(first);
+    llama_model_free(soak.model);
+    printf("soak: %" PRIu32 " tokens, %" PRIu32 " contexts, %" PRIu32 " changes of the budget (%" PRIu32
+           " refused), %" PRIu32 " steps cancelled, %" PRIu32 " failed (%" PRIu32 " reads failed, %" PRIu32
+           " short), %" PRIu64 " misses, %" PRIu64 " hits, %" PRIu64 " evictions, foreseen %" PRIu64 " begun %" PRIu64
+           " used %" PRIu64 "\n",
+           soak.done, soak.contexts, soak.resizes, soak.refused, soak.cancelled, soak.failed, soak_faults_failed(),
+           soak_faults_short(), st.prompt.misses + st.generation.misses, st.prompt.hits + st.generation.hits,
+           st.evictions, st.foreseen.asked, st.foreseen.begun, st.foreseen.used);
+    must(soak.done >= soak.tokens, "not all tokens were computed");
+    must(soak.contexts > WORKERS, "no context was made anew");
+    must(soak.resizes >= soak.tokens / 40, "the budget was hardly changed");
+    must(soak.refused > 0, "no budget was refused");
+    must(soak.cancelled > 0, "no step was cancelled");
+    must(soak.failed > 0 && soak_faults_failed() > 0, "no read failed");
+    must(soak.explained > 0, "nobody was told why");
+    must(soak_faults_short() > 0, "no read was short");
+    must(st.evictions > 0 && st.prompt.hits + st.generation.hits > 0, "no evictions or no hits");
+    must(st.foreseen.begun > 0 && st.foreseen.used > 0, "nothing was read ahead");
+    must(st.io == soak.set.io, "others read than were to");
+}
+
+static bool set(const char *name, const char *value) {
+    struct sluice_error err;
+    if (sluice_settings_set(&soak.set, name, value, &err)) {
+        broken("%s", err.message);
+    }
+    return !soak.broken;
+}
+
+int main(int argc, char **argv) {
+    static const struct option longs[] = {{"seed", required_argument, 0, 's'},
+                                          {"tokens", required_argument, 0, 't'},
+                                          {"set", required_argument, 0, 'e'},
+                                          {0, 0, 0, 0}};
+    soak.seed = (uint64_t)time(NULL);
+    soak.tokens = 2000;
+    sluice_settings_default(&soak.set);
+    soak.set.force_cache = soak.set.quiet = true;
+    soak.set.publish = false;
+    soak.set.cache = SLUICE_CACHE_OFF;
+    int c;
+    while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        char *value = c == 'e' ? strchr(optarg, '=') : NULL;
+        if (c == 's') {
+            soak.seed = strtoull(optarg, NULL, 10);
+        } else if (c == 't') {
+            soak.tokens = (uint32_t)strtoul(optarg, NULL, 10);
+        } else if (value) {
+            *value = 0;
+            set(optarg, value + 1);
+        } else {
+            optind = argc;
+        }
+    }
+    if (optind + 1 != argc || soak.broken) {
+        fprintf(stderr, "usage: sluice-soak [--seed N] [--tokens N] [--set NAME=VALUE]... MODEL\n");
+        return 2;
+    }
+    soak.path = argv[optind];
+    printf("soak: seed %" PRIu64 "\n", soak.seed);
+    fflush(stdout);
+    llama_log_set(no_log, NULL);
+    struct sluice_error err;
+    if (sluice_register(&soak.set, &err)) {
+        if (strstr(err.message, "refuses io_uring")) {
+            printf("note: the kernel forbids io_uring here; nothing was soaked\n");
+            return 0;
+        }
+        broken("%s", err.message);
+        return 1;
+    }
+    llama_backend_init();
+    if (make_texts()) {
+        run();
+    }
+    for (int i = 0; i < TEXTS * TEAMS; i++) {
+        free(soak.text[i / TEAMS].logits[i % TEAMS]);
+    }
+    llama_backend_free();
+    return soak.broken ? 1 : 0;
+}
