@@ -303,7 +303,10 @@ static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgrap
     bool may;
     *taken = 0;
     enum ggml_status status = block_may_kernel(x, ggml_graph_node(g, i), w->part, &may, err);
-    struct kernel_job *j = may ? collect_add_job(&x->collect, ggml_graph_node(g, i), &status) : NULL;
+    if (status != GGML_STATUS_SUCCESS || !may) {
+        return status;
+    }
+    struct kernel_job *j = collect_add_job(&x->collect, ggml_graph_node(g, i), &status);
     if (!j) {
         return status;
     }

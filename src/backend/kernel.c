@@ -153,6 +153,24 @@ static void kernel_wait(struct kernel_job *j, int nth, uint32_t seen) {
     idle_leave(j->idle, nth, clock_seconds());
 }
 
+/*
+ * The state of a place's part for matmul m, its slot, and whether all of the place is computed. With a
+ * window, under its lock: a slot that is given back may be another expert's at once, or gone.
+ */
+static enum part_state kernel_look(struct kernel_job *j, int m, uint32_t place, uint32_t *slot, bool *over) {
+    struct kernel_place *p = &j->place[place];
+    if (j->window) {
+        window_lock(j->window);
+    }
+    *slot = atomic_load_explicit(&p->slot, memory_order_relaxed);
+    *over = atomic_load_explicit(&p->left, memory_order_acquire) == 0;
+    const enum part_state state = *slot == UINT32_MAX ? PART_EMPTY : engine_part_state(j->engine, *slot, j->part[m]);
+    if (j->window) {
+        window_unlock(j->window);
+    }
+    return state;
+}
+
 /* The node that multiplies. */
 static void kernel_multiply(struct ggml_tensor *dst, int ith, int nth, void *userdata) {
     (void)dst;
@@ -169,13 +187,9 @@ static void kernel_multiply(struct ggml_tensor *dst, int ith, int nth, void *use
                 if (taken[m][i / 64] >> i % 64 & 1) {
                     continue;
                 }
-                struct kernel_place *p = &j->place[i];
-                const uint32_t slot = atomic_load_explicit(&p->slot, memory_order_acquire);
-                const enum part_state state =
-                    slot == UINT32_MAX ? PART_EMPTY : engine_part_state(j->engine, slot, j->part[m]);
-                /* Once all chunks are computed the slot may be given back and be another expert's. So what was read
-                 * of it counts only if chunks were left afterwards. */
-                const bool over = atomic_load_explicit(&p->left, memory_order_acquire) == 0;
+                uint32_t slot;
+                bool over;
+                const enum part_state state = kernel_look(j, m, i, &slot, &over);
                 if (state == PART_FAILED && !over) {
                     atomic_store_explicit(&j->failed, true, memory_order_relaxed);
                     return;

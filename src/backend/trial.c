@@ -167,5 +167,6 @@ enum ggml_status trial_rows(struct trial *t, struct collect *c, struct engine *e
         }
         *may = !(s->other & bit);
     }
+    *may = *may && status == GGML_STATUS_SUCCESS;
     return status;
 }

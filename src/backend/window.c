@@ -101,6 +101,14 @@ bool window_roll(struct window *w, struct kernel_job *j, bool must) {
     return changed;
 }
 
+void window_lock(struct window *w) {
+    pthread_mutex_lock(&w->lock);
+}
+
+void window_unlock(struct window *w) {
+    pthread_mutex_unlock(&w->lock);
+}
+
 int window_end(struct window *w, struct kernel_job *j, struct sluice_error *err) {
     window_give_back(w, j, true);
     if (w->status) {

@@ -39,6 +39,10 @@ void window_begin(struct window *w, const struct engine_want *want);
  */
 bool window_roll(struct window *w, struct kernel_job *j, bool must);
 
+/* While locked nothing is given back: slots of places are theirs. */
+void window_lock(struct window *w);
+void window_unlock(struct window *w);
+
 /* After the node ran: give back what a failure left open. Returns the status of the acquires; *err says why. */
 int window_end(struct window *w, struct kernel_job *j, struct sluice_error *err);
 
