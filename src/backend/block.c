@@ -2,28 +2,24 @@
  * block.c - running a split of the graph: expert matmuls on slices that lie in slots.
  *
  * A split is (part of) an MoE block: one MUL_MAT_ID per expert tensor and cheap operations between.
- * For each MUL_MAT_ID the routed experts are grouped, and every expert becomes a MUL_MAT_ID of its
- * own over a one-expert weight that points into a slot. ggml computes the rows of one expert
- * independently of which other experts there are, so the bytes are those of the stock node,
- * provided that all rows of one expert stay together: kernels for many rows may differ from those
- * for few.
- *
- * Nodes are collected into one graph for the inner CPU backend and run only when something must be
- * waited for, so a block whose experts are all in memory is one graph computation (a computation
- * costs a wake-up of all compute threads). When experts are missing, those in memory are computed
- * first and the others in the order in which they arrive.
+ * Nodes are collected into one graph for the inner CPU backend (collect.c) and run only when
+ * something must be waited for, so a block is one graph computation as a rule (a computation costs a
+ * wake-up of all compute threads). Gate and up are one node of the kernel (kernel.c), which waits for
+ * experts inside the graph, and down is another.
  *
  * Two ways to hold experts:
  *   held     all routed experts of the block fit in the cache at once: acquired together, with all
  *            parts that the split will use, so that every read of the block is under way at once
  *   rolling  more experts than slots (a prompt against a small cache): per node, a window of
- *            experts moves over the list; each is released as soon as its rows are done
+ *            experts moves over the list (window.c); each is released as soon as its rows are done
  *
- * Decoding one token takes the kernel of kernel.c where it can, which waits inside the graph; what is
- * described here is the path for several tokens and the reference that the kernel is compared with.
- *
- * One row is computed in place. Several rows of an expert are gathered, computed and scattered:
- * a one-expert MUL_MAT_ID wants its rows back to back.
+ * The reference path, for types and shapes that the kernel cannot do or for which trial.c found other
+ * bytes, and to compare with: every expert becomes a MUL_MAT_ID of its own over a one-expert weight
+ * that points into a slot. ggml computes the rows of one expert independently of which other experts
+ * there are, so the bytes are those of the stock node, provided that all rows of one expert stay
+ * together: kernels for many rows may differ from those for few. One row is computed in place;
+ * several are gathered, computed and scattered, since a one-expert MUL_MAT_ID wants its rows back to
+ * back. Experts in memory are computed first, the others in the order in which they arrive.
  */
 #include <assert.h>
 #include <stdlib.h>
