@@ -328,9 +328,9 @@ gate_subset() {
     # The budget changed at random; the other switch of lookahead.
     for io in pread uring; do
         check "budgets, $io" "$(third_cache "$model") SLUICE_IO=$io" "streams resized io=$io" --prefill 7 --decode 24 \
-            --parallel 2 --resize 1 "$model"
+            --parallel 2 --threads 1 --resize 1 "$model"
         check "budgets, $io, no lookahead" "SLUICE_FORCE_CACHE=1 SLUICE_CACHE=off SLUICE_IO=$io SLUICE_LOOKAHEAD=0 SLUICE_CACHE_POLICY=lru" \
-            "streams resized unforeseen io=$io" --prefill 7 --decode 24 --parallel 2 --resize 2 "$model"
+            "streams resized unforeseen io=$io" --prefill 7 --decode 24 --parallel 2 --threads 1 --resize 2 "$model"
     done
     # shellcheck disable=SC2086
     check "two sequences" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" "streams buffered" $few --seqs 2 "$model"

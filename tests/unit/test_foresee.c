@@ -304,6 +304,28 @@ static void test_pause(void **state) {
     fixture_end(&f);
 }
 
+/* Guesses that come true go on and on. */
+static void test_no_pause(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, fixture_budget(TOP_K));
+    enum { GUESSES = 200 };
+    const int32_t now[] = {0};
+    assert_true(fixture_block(&f, 0, now, 1));
+    for (int i = 0; i < GUESSES; i++) {
+        const int32_t next[] = {i % EXPERTS}; /* long evicted when its turn comes again */
+        const uint64_t reads = stats(&f).generation.reads;
+        engine_foresee(f.e, f.group[1], next, 1);
+        until_reads(&f, reads + PARTS);
+        assert_true(fixture_block(&f, 1, next, 1));
+    }
+    const struct sluice_stats s = stats(&f);
+    assert_int_equal(s.generation.hits, GUESSES);
+    assert_int_equal(s.foreseen.used, GUESSES);
+    assert_int_equal(s.foreseen.pauses, 0);
+    fixture_end(&f);
+}
+
 /* Where it cannot help nothing is done: no cache, switched off, all hits. */
 static void test_no_use(void **state) {
     (void)state;
@@ -380,10 +402,11 @@ static void test_bank_changes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_guess), cmocka_unit_test(test_wrong_guess),  cmocka_unit_test(test_recall),
-        cmocka_unit_test(test_overtaken),   cmocka_unit_test(test_counted_once), cmocka_unit_test(test_resized),
-        cmocka_unit_test(test_large_slice), cmocka_unit_test(test_pinned),       cmocka_unit_test(test_pause),
-        cmocka_unit_test(test_no_use),      cmocka_unit_test(test_failed_read),  cmocka_unit_test(test_bank_changes),
+        cmocka_unit_test(test_right_guess),  cmocka_unit_test(test_wrong_guess),  cmocka_unit_test(test_recall),
+        cmocka_unit_test(test_overtaken),    cmocka_unit_test(test_counted_once), cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_large_slice),  cmocka_unit_test(test_pinned),       cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_no_pause),     cmocka_unit_test(test_no_use),       cmocka_unit_test(test_failed_read),
+        cmocka_unit_test(test_bank_changes),
     };
     return fixture_run(tests, sizeof tests / sizeof *tests);
 }
