@@ -33,6 +33,8 @@
 #include "backend/collect.h"
 #include "backend/foresee.h"
 #include "backend/step.h"
+#include "backend/tracing.h"
+#include "backend/weights.h"
 #include "stream/clock.h"
 #include "stream/error.h"
 
@@ -43,6 +45,8 @@ struct block_exec {
     struct collect collect; /* nodes to run */
     struct foresee foresee; /* guesses the next block's experts */
     struct step step;       /* what this context computes, where nobody says where steps begin */
+    struct tracing_place place; /* likewise, for the route trace */
+    kernel_traits_fn traits;    /* of the CPU backend; NULL: not known */
     struct timing timing;   /* where the time of the current split goes */
     double slept_s;         /* seconds of it that were slept in engine_acquire */
 
@@ -56,7 +60,9 @@ struct block_exec {
     uint8_t *state;                /* by place: enum todo for the current node */
     int32_t *wanted;               /* scratch of rolling mode */
     uint32_t *granted;             /* the same */
-    uint32_t cap_places;           /* entries of the four */
+    uint8_t *found;                /* by place: enum engine_found, at the first acquire of the block */
+    uint8_t *found_wanted;         /* scratch of rolling mode: the same, of wanted */
+    uint32_t cap_places;           /* entries of the six */
     bool held;                     /* slot[] holds all of them */
 };
 
@@ -76,7 +82,8 @@ struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
         return NULL;
     }
     x->engine = engine;
-    foresee_init(&x->foresee, kernel_find_traits(cpu));
+    x->traits = kernel_find_traits(cpu);
+    foresee_init(&x->foresee, x->traits);
     x->collect.timing = &x->timing;
     return x;
 }
@@ -94,6 +101,8 @@ void block_destroy(struct block_exec *x) {
     free(x->state);
     free(x->wanted);
     free(x->granted);
+    free(x->found);
+    free(x->found_wanted);
     free(x);
 }
 
@@ -119,7 +128,11 @@ static enum ggml_status block_route(struct block_exec *x, const struct ggml_tens
         x->wanted = wanted ? wanted : x->wanted;
         uint32_t *granted = reallocarray(x->granted, n_expert, sizeof *granted);
         x->granted = granted ? granted : x->granted;
-        if (!slot || !state || !wanted || !granted) {
+        uint8_t *found = reallocarray(x->found, n_expert, sizeof *found);
+        x->found = found ? found : x->found;
+        uint8_t *found_wanted = reallocarray(x->found_wanted, n_expert, sizeof *found_wanted);
+        x->found_wanted = found_wanted ? found_wanted : x->found_wanted;
+        if (!slot || !state || !wanted || !granted || !found || !found_wanted) {
             return GGML_STATUS_ALLOC_FAILED;
         }
         x->cap_places = n_expert;
@@ -166,7 +179,8 @@ static enum ggml_status block_refill(struct block_exec *x, const struct stream_w
                                      .phase = x->phase,
                                      .first = first,
                                      .wait = *open == 0,
-                                     .slept_s = &x->slept_s};
+                                     .slept_s = &x->slept_s,
+                                     .found = x->found_wanted};
     const int rc = engine_acquire(x->engine, &want, x->granted, &got, err);
     if (rc) {
         return block_status(rc);
@@ -176,6 +190,9 @@ static enum ggml_status block_refill(struct block_exec *x, const struct stream_w
             const int32_t place = x->route.index[x->wanted[i]];
             x->slot[place] = x->granted[i];
             x->state[place] = TODO_OPEN;
+            if (first) {
+                x->found[place] = x->found_wanted[i];
+            }
             (*open)++;
         }
     }
@@ -298,6 +315,21 @@ static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgrap
     return GGML_STATUS_SUCCESS;
 }
 
+/* The experts of the block that node i begins were all acquired once: a route trace gets its rows. */
+static void block_trace(struct block_exec *x, struct ggml_cgraph *g, int i, const struct stream_weight *w) {
+    if (tracing_wanted()) {
+        const struct ggml_tensor *node = ggml_graph_node(g, i);
+        const struct tracing_block b = {.group = w->group,
+                                        .n_expert = w->n_expert,
+                                        .route = &x->route,
+                                        .node = node,
+                                        .weights = weights_find(g, i, node->src[2]),
+                                        .found = x->found,
+                                        .traits = x->traits};
+        tracing_block(&x->place, &b);
+    }
+}
+
 /* Begin the block that node i starts, or go on with the one that it belongs to; then compute it. */
 static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgraph *g, int i,
                                            const struct stream_weight *w, int *taken, struct sluice_error *err) {
@@ -328,7 +360,8 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
                                              .first = !same,
                                              .all = true,
                                              .wait = true,
-                                             .slept_s = &x->slept_s};
+                                             .slept_s = &x->slept_s,
+                                             .found = x->found};
             uint32_t got = 0;
             const int rc = engine_acquire(x->engine, &want, x->slot, &got, err);
             x->held = got > 0;
@@ -341,6 +374,9 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         }
         if (status == GGML_STATUS_SUCCESS) {
             device_print_mode();
+            if (x->held && !same) {
+                block_trace(x, g, i, w);
+            }
             if (x->held && x->route.T == 1 && !same) {
                 foresee_next(&x->foresee, x->engine, node, w->group, x->route.K);
             }
@@ -358,7 +394,11 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     status = block_add_kernel(x, g, i, w, taken);
     if (status == GGML_STATUS_SUCCESS && *taken == 0) {
         *taken = 1;
+        const bool traced = x->held || same;
         status = block_run_node(x, node, w, !same, err);
+        if (status == GGML_STATUS_SUCCESS && !traced) {
+            block_trace(x, g, i, w);
+        }
     }
     return status;
 }

@@ -61,6 +61,8 @@ struct cli_config {
     int64_t seed;                                  /* -1: a random one */
     bool ignore_eos;                               /* --ignore-eos */
     const char *csv;                               /* --csv; NULL: not given */
+    const char *route_trace;                       /* --route-trace; NULL: not given */
+    const char *route_probs;                       /* --route-probs; NULL: not given */
     struct cli_bench bench;                        /* of `sluice bench` */
     bool resident;                                 /* --resident */
     bool compare;                                  /* --compare-resident */
