@@ -41,14 +41,14 @@
 enum { BLOCK_WINDOW = 64 }; /* experts held at once in rolling mode, at most */
 
 struct block_exec {
-    struct engine *engine;  /* holds the experts */
-    struct collect collect; /* nodes to run */
-    struct foresee foresee; /* guesses the next block's experts */
-    struct step step;       /* what this context computes, where nobody says where steps begin */
+    struct engine *engine;      /* holds the experts */
+    struct collect collect;     /* nodes to run */
+    struct foresee foresee;     /* guesses the next block's experts */
+    struct step step;           /* what this context computes, where nobody says where steps begin */
     struct tracing_place place; /* likewise, for the route trace */
     kernel_traits_fn traits;    /* of the CPU backend; NULL: not known */
-    struct timing timing;   /* where the time of the current split goes */
-    double slept_s;         /* seconds of it that were slept in engine_acquire */
+    struct timing timing;       /* where the time of the current split goes */
+    double slept_s;             /* seconds of it that were slept in engine_acquire */
 
     /* The routing of the current block. */
     const struct ggml_tensor *ids; /* whose routing; NULL: none */

@@ -159,7 +159,8 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
     props->caps.mmap_support = true;
 }
 
-/* The architecture, for the CSV file's comments and the route trace's. Here, where nothing is measured: it parses the whole metadata. */
+/* The architecture, for the CSV file's comments and the route trace's. Here, where nothing is measured: it parses the
+ * whole metadata. */
 static void device_read_architecture(void) {
     char path[4096], name[sizeof sluice_device.architecture] = "unknown";
     engine_file_path(sluice_device.engine, path, sizeof path);

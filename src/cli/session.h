@@ -34,8 +34,8 @@ struct cli_session {
 int cli_session_open(struct cli_session *s, const struct cli_config *c);
 
 /*
- * Nothing more will be computed: end the CSV file and the route trace. Returns an exit code, not 0 if any of it could not be
- * written; a line was printed then.
+ * Nothing more will be computed: end the CSV file and the route trace. Returns an exit code, not 0 if any of it could
+ * not be written; a line was printed then.
  */
 int cli_session_end_csv(struct cli_session *s);
 

@@ -27,7 +27,7 @@
 #include "stream/classes.h"
 #include "stream/error.h"
 
-#define SLOTS_HUGE     ((uint64_t)2 << 20)  /* alignment that lets the kernel use huge pages */
+#define SLOTS_HUGE     ((uint64_t)2 << 20) /* alignment that lets the kernel use huge pages */
 #define SLOTS_NO_GROUP UINT32_MAX
 
 bool slots_idle(const struct slot *s) {
@@ -58,8 +58,8 @@ static int slots_classify(struct slots *s, const struct bank *b, uint64_t *n_tab
     for (uint32_t i = 0; i < b->n_groups; i++) {
         const struct bank_group *g = &b->groups[i];
         if (g->n_parts) {
-            item[n++] = (struct classes_item){
-                .slot_bytes = g->slot_bytes, .n_expert = g->n_expert, .top_k = g->top_k, .id = i};
+            item[n++] =
+                (struct classes_item){.slot_bytes = g->slot_bytes, .n_expert = g->n_expert, .top_k = g->top_k, .id = i};
         }
     }
     for (uint32_t i = 0; i < b->n_files; i++) {

@@ -49,21 +49,21 @@ struct replay_class {
 };
 
 struct replay {
-    const struct trace *t;             /* what is replayed */
-    const struct replay_options *o;    /* how */
-    struct replay_result *r;           /* what is counted */
-    struct replay_class *classes;      /* by class */
-    uint32_t n_classes;                /* entries */
+    const struct trace *t;               /* what is replayed */
+    const struct replay_options *o;      /* how */
+    struct replay_result *r;             /* what is counted */
+    struct replay_class *classes;        /* by class */
+    uint32_t n_classes;                  /* entries */
     uint32_t class_of[TRACE_LAYERS_MAX]; /* by layer */
     uint32_t first[TRACE_LAYERS_MAX];    /* by layer: its first bundle */
     uint64_t size[TRACE_LAYERS_MAX];     /* by layer: what an expert takes in the cache, bytes */
-    uint32_t n_bundles;                /* of all layers */
-    uint8_t *there;                    /* by bundle: it is in the cache */
-    uint8_t *pinned;                   /* by bundle: the current block holds it */
-    uint32_t *seen;                    /* by bundle: number of the last block that asked for it */
-    uint32_t block;                    /* number of the current block, from 1 */
-    uint32_t *want;                    /* experts that the block asks for, in order */
-    uint32_t n_want;                   /* entries */
+    uint32_t n_bundles;                  /* of all layers */
+    uint8_t *there;                      /* by bundle: it is in the cache */
+    uint8_t *pinned;                     /* by bundle: the current block holds it */
+    uint32_t *seen;                      /* by bundle: number of the last block that asked for it */
+    uint32_t block;                      /* number of the current block, from 1 */
+    uint32_t *want;                      /* experts that the block asks for, in order */
+    uint32_t n_want;                     /* entries */
 };
 
 const char *replay_policy_name(enum replay_policy p) {
@@ -210,8 +210,8 @@ static struct replay *replay_create(const struct trace *t, const struct replay_o
         return NULL;
     }
     *x = (struct replay){.t = t, .o = o, .r = r};
-    r->classes = o->division == REPLAY_CLASSES ||
-                 (o->division == REPLAY_AS_RECORDED && t->head.layers[0].slot_bytes != 0);
+    r->classes =
+        o->division == REPLAY_CLASSES || (o->division == REPLAY_AS_RECORDED && t->head.layers[0].slot_bytes != 0);
     bool ok = replay_divide(x, r->classes);
     x->there = calloc(x->n_bundles + 1, 1);
     x->pinned = calloc(x->n_bundles + 1, 1);
@@ -353,8 +353,7 @@ static void replay_token(struct replay *x, size_t from, size_t to, struct replay
         bool lost = replay_cut_off(x, row);
         if (!lost && o->drop > 0 && row->phase == TRACE_GENERATION && n_kept) {
             n->examined++;
-            lost = missing && i != top && isfinite(row->weight) &&
-                   (double)row->weight * scale < o->drop / n_kept;
+            lost = missing && i != top && isfinite(row->weight) && (double)row->weight * scale < o->drop / n_kept;
         }
         n->weight += replay_weight(row);
         if (lost) {
