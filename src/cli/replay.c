@@ -104,6 +104,10 @@ static const struct cli_command command = {
     .max_args = 64,
 };
 
+bool replay_below_demand(const struct replay_report *r, const struct replay_line *l) {
+    return l->result.cache_bytes < (l->result.classes ? r->facts.token_slot_bytes : r->facts.token_bytes);
+}
+
 double replay_mib_per_token(const struct replay_line *l) {
     const struct replay_counts *n = &l->result.phase[TRACE_GENERATION];
     return n->steps ? (double)n->miss_bytes / MIB / (double)n->steps : 0;
@@ -135,8 +139,8 @@ static int plan_policies(struct replay_plan *p) {
             i++;
         }
         if (i == REPLAY_POLICIES) {
-            return cli_fail(CLI_EXIT_USAGE, p->config->command, "--policy %s: must be a list of lru, cycle, lfu and belady",
-                            p->config->replay.policy);
+            return cli_fail(CLI_EXIT_USAGE, p->config->command,
+                            "--policy %s: must be a list of lru, cycle, lfu and belady", p->config->replay.policy);
         }
         p->policies[i] = true;
     }
@@ -171,7 +175,8 @@ static int plan_budgets(struct replay_plan *p) {
         if (dots) {
             *dots = 0;
         }
-        ok = sluice_parse_size(item, &from) && (!dots || (sluice_parse_size(dots + 2, &to) && from > 0 && from <= to)) &&
+        ok = sluice_parse_size(item, &from) &&
+             (!dots || (sluice_parse_size(dots + 2, &to) && from > 0 && from <= to)) &&
              add_budget(p->budgets, &p->n_budgets, from);
         for (uint64_t b = from; ok && dots && b < to;) {
             b = b > to / 2 ? to : b * 2;
@@ -215,9 +220,8 @@ static int plan_rest(struct replay_plan *p) {
     const struct cli_replay *c = &p->config->replay;
     const char *list = c->predict;
     char item[32];
-    if (c->predict &&
-        !(next_item(&list, item, sizeof item) && parse_real(item, 1e9, &p->disk) &&
-          next_item(&list, item, sizeof item) && parse_real(item, 1e9, &p->resident) && !list)) {
+    if (c->predict && !(next_item(&list, item, sizeof item) && parse_real(item, 1e9, &p->disk) &&
+                        next_item(&list, item, sizeof item) && parse_real(item, 1e9, &p->resident) && !list)) {
         return cli_fail(CLI_EXIT_USAGE, p->config->command,
                         "--predict %s: must be two numbers above 0: the disk's MiB/s, tokens/s of the resident model",
                         c->predict);
@@ -298,7 +302,8 @@ int cli_replay(int argc, char **argv) {
         return rc ? rc : cli_help(&command);
     }
     if (config.n_args == 0) {
-        return cli_fail(CLI_EXIT_USAGE, config.command, "no trace: name one or several (see %s --help)", config.command);
+        return cli_fail(CLI_EXIT_USAGE, config.command, "no trace: name one or several (see %s --help)",
+                        config.command);
     }
     config.replay.policy = config.replay.policy ? config.replay.policy : "lru,cycle,belady";
     rc = plan_policies(&plan);

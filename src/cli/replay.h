@@ -27,15 +27,15 @@ struct replay_line {
 
 /* What the command line asks for. */
 struct replay_plan {
-    const struct cli_config *config;            /* the command line */
-    bool policies[REPLAY_POLICIES];             /* which */
-    uint64_t budgets[REPLAY_BUDGETS_MAX];       /* bytes, ascending; none: chosen by the trace */
-    size_t n_budgets;                           /* entries */
+    const struct cli_config *config;             /* the command line */
+    bool policies[REPLAY_POLICIES];              /* which */
+    uint64_t budgets[REPLAY_BUDGETS_MAX];        /* bytes, ascending; none: chosen by the trace */
+    size_t n_budgets;                            /* entries */
     struct replay_lossy lossy[REPLAY_DROPS_MAX]; /* settings beside lossless */
-    size_t n_lossy;                             /* entries */
-    enum replay_division division;              /* how budgets are divided */
-    double disk;                                /* --predict: MiB per second; 0: not asked for */
-    double resident;                            /* --predict: tokens per second of the resident model */
+    size_t n_lossy;                              /* entries */
+    enum replay_division division;               /* how budgets are divided */
+    double disk;                                 /* --predict: MiB per second; 0: not asked for */
+    double resident;                             /* --predict: tokens per second of the resident model */
 };
 
 /* One trace, replayed. */
@@ -47,6 +47,9 @@ struct replay_report {
     struct replay_line *lines;      /* by policy, budget, setting; owned */
     size_t n_lines;                 /* entries */
 };
+
+/* Is the cache too small for one token's experts? There LRU never hits. */
+bool replay_below_demand(const struct replay_report *r, const struct replay_line *l);
 
 /* MiB read per generated token. */
 double replay_mib_per_token(const struct replay_line *l);

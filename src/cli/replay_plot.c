@@ -29,7 +29,8 @@ static const char *const colours[REPLAY_POLICIES] = {
 /* Where a budget is, from left to right; `from` and `to` are the ends of the axis. */
 static double plot_x(double budget, double from, double to) {
     const double span = log2(to / from);
-    return span > 0 ? PLOT_LEFT + (PLOT_RIGHT - PLOT_LEFT) * log2(budget / from) / span : (PLOT_LEFT + PLOT_RIGHT) / 2.0;
+    return span > 0 ? PLOT_LEFT + (PLOT_RIGHT - PLOT_LEFT) * log2(budget / from) / span
+                    : (PLOT_LEFT + PLOT_RIGHT) / 2.0;
 }
 
 static double plot_y(double percent) {

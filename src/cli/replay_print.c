@@ -45,14 +45,15 @@ static void print_head(FILE *out, const struct replay_report *r) {
     const struct replay_facts *f = &r->facts;
     const struct replay_counts *p = &f->phase[TRACE_PROMPT], *g = &f->phase[TRACE_GENERATION];
     fprintf(out, "%s\n", r->path);
-    fprintf(out, "  %s, %" PRIu32 " layers with %" PRIu32 " experts, %" PRIu32 " per token; %" PRIu32 " turn%s, %" PRIu64
-                 " prompt tokens, %" PRIu64 " generated\n",
-            h->arch, h->n_layers, h->n_expert, h->n_expert_used, f->turns, f->turns == 1 ? "" : "s", p->steps, g->steps);
+    fprintf(out,
+            "  %s, %" PRIu32 " layers with %" PRIu32 " experts, %" PRIu32 " per token; %" PRIu32 " turn%s, %" PRIu64
+            " prompt tokens, %" PRIu64 " generated\n",
+            h->arch, h->n_layers, h->n_expert, h->n_expert_used, f->turns, f->turns == 1 ? "" : "s", p->steps,
+            g->steps);
     fprintf(out, "  experts %.1f MiB, one token's demand %.1f MiB; recorded: %.1f %% hits", (double)f->bank_bytes / MIB,
             (double)f->token_bytes / MIB, hit_rate(g));
     if (h->engine) {
-        fprintf(out, " with %s, %.1f MiB%s", h->policy, (double)h->budget / MIB,
-                h->lookahead ? ", reading ahead" : "");
+        fprintf(out, " with %s, %.1f MiB%s", h->policy, (double)h->budget / MIB, h->lookahead ? ", reading ahead" : "");
     }
     fprintf(out, "\n  the cache is %s\n",
             r->n_lines && r->lines[0].result.classes ? "divided into size classes, as the engine does"
@@ -99,7 +100,7 @@ int replay_print(const struct replay_report *r) {
             replay_predict(p, l, &apart, &together);
             fprintf(out, "   %6.2f to %.2f", apart, together);
         }
-        fprintf(out, "%s\n", l->budget < r->facts.token_bytes ? "  below a token's demand" : "");
+        fprintf(out, "%s\n", replay_below_demand(r, l) ? "  below a token's demand" : "");
     }
     fputc('\n', out);
     const bool ok = fclose(out) == 0 && cli_write(p->config->command, page, n_page);
@@ -129,13 +130,12 @@ static json_t *whole(json_t *o, bool ok) {
 
 static json_t *counts_json(const struct replay_counts *n) {
     json_t *o = json_object();
-    return whole(o, put_count(o, "tokens", n->steps) && put_count(o, "blocks", n->blocks) &&
-                        put_count(o, "routed", n->routed) && put_count(o, "hits", n->hits) &&
-                        put_count(o, "misses", n->misses) && put_count(o, "hit_bytes", n->hit_bytes) &&
-                        put_count(o, "miss_bytes", n->miss_bytes) &&
-                        put(o, "hit_rate", json_real(hit_rate(n) / 100)) &&
-                        put(o, "mib_per_token",
-                            json_real(n->steps ? (double)n->miss_bytes / MIB / (double)n->steps : 0)));
+    return whole(o,
+                 put_count(o, "tokens", n->steps) && put_count(o, "blocks", n->blocks) &&
+                     put_count(o, "routed", n->routed) && put_count(o, "hits", n->hits) &&
+                     put_count(o, "misses", n->misses) && put_count(o, "hit_bytes", n->hit_bytes) &&
+                     put_count(o, "miss_bytes", n->miss_bytes) && put(o, "hit_rate", json_real(hit_rate(n) / 100)) &&
+                     put(o, "mib_per_token", json_real(n->steps ? (double)n->miss_bytes / MIB / (double)n->steps : 0)));
 }
 
 /* What a lossy setting leaves out. */
@@ -149,9 +149,8 @@ static json_t *lost_json(const struct replay_counts *n) {
 static json_t *line_json(const struct replay_report *r, const struct replay_line *l) {
     const struct replay_counts *g = &l->result.phase[TRACE_GENERATION], *w = &l->what_if.phase[TRACE_GENERATION];
     json_t *o = json_object();
-    bool ok = put(o, "policy", json_string(replay_policy_name(l->policy))) &&
-              put_count(o, "budget_bytes", l->budget) &&
-              put(o, "below_token_demand", json_boolean(l->budget < r->facts.token_bytes)) &&
+    bool ok = put(o, "policy", json_string(replay_policy_name(l->policy))) && put_count(o, "budget_bytes", l->budget) &&
+              put(o, "below_token_demand", json_boolean(replay_below_demand(r, l))) &&
               put_count(o, "cache_bytes", l->result.cache_bytes) && put_count(o, "slots", l->result.slots) &&
               put_count(o, "evictions", l->result.evictions) &&
               put(o, "prompt", counts_json(&l->result.phase[TRACE_PROMPT])) && put(o, "generation", counts_json(g));
@@ -193,7 +192,8 @@ static json_t *report_json(const struct replay_report *r) {
               put(o, "recorded_prompt", counts_json(&r->facts.phase[TRACE_PROMPT])) &&
               put(o, "recorded_generation", counts_json(&r->facts.phase[TRACE_GENERATION]));
     if (h->engine) {
-        ok = ok && put(o, "recorded_policy", text_json(h->policy)) && put_count(o, "recorded_budget_bytes", h->budget) &&
+        ok = ok && put(o, "recorded_policy", text_json(h->policy)) &&
+             put_count(o, "recorded_budget_bytes", h->budget) &&
              put(o, "recorded_lookahead", json_boolean(h->lookahead));
     }
     for (size_t i = 0; i < r->n_lines && ok; i++) {

@@ -82,7 +82,7 @@ static bool take_number(const char **p, uint64_t max, uint64_t *out) {
     }
     for (; *q >= '0' && *q <= '9'; q++) {
         const uint64_t digit = (uint64_t)(*q - '0');
-        if (n > (max - digit) / 10) {
+        if (digit > max || n > (max - digit) / 10) {
             return false;
         }
         n = n * 10 + digit;

@@ -449,6 +449,8 @@ int replay_facts(const struct trace *t, struct replay_facts *f, struct sluice_er
     for (uint32_t i = 0; i < h->n_layers; i++) {
         f->bank_bytes += h->layers[i].expert_bytes * h->n_expert;
         f->token_bytes += h->layers[i].expert_bytes * most[i];
+        f->token_slot_bytes +=
+            (h->layers[i].slot_bytes ? h->layers[i].slot_bytes : h->layers[i].expert_bytes) * most[i];
     }
     free(seen);
     free(most);

@@ -67,6 +67,7 @@ int replay_run(const struct trace *t, const struct replay_options *o, struct rep
 struct replay_facts {
     uint64_t bank_bytes;                      /* weights of all experts */
     uint64_t token_bytes;                     /* one token's demand: the most experts of any token, in every layer */
+    uint64_t token_slot_bytes;                /* the memory that those take in slots; without slot sizes token_bytes */
     uint32_t turns;                           /* conversations' turns */
     bool weights;                             /* it has router weights */
     struct replay_counts phase[TRACE_PHASES]; /* as recorded: where the experts were; lost: rows marked dropped */
