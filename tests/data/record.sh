@@ -25,8 +25,8 @@ Two friends planted a pear tree behind the house.|After ten years they came back
 The goose would not go into the water.|What did the children do?
 Friday. The train was late again.|Saturday. We baked bread.
 LINES
-SLUICE_LOOKAHEAD=0 "$bin/sluice" chat -m "$here/../../models/demo.gguf" -c 512 -n 100 --seed 20261130 \
-    --cache 3MiB -q --route-trace "$scratch/demo.route.csv" <"$scratch/lines" >/dev/null
+OMP_WAIT_POLICY=passive SLUICE_LOOKAHEAD=0 "$bin/sluice" chat -m "$here/../../models/demo.gguf" -c 512 -n 100 --seed 20261130 \
+    --cache 3MiB --cache-policy lru -q --route-trace "$scratch/demo.route.csv" <"$scratch/lines" >/dev/null
 # The path of the model is this machine's: the trace is for everybody.
 sed -i 's|^# model=[^ ]*|# model=models/demo.gguf|' "$scratch/demo.route.csv"
 gzip -9nc "$scratch/demo.route.csv" >"$here/demo.route.csv.gz"

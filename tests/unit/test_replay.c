@@ -22,8 +22,8 @@ struct made {
 static struct made *make(uint32_t n_layers, uint32_t n_expert, uint32_t top_k, uint64_t bytes) {
     struct made *m = calloc(1, sizeof *m);
     assert_non_null(m);
-    m->t.head = (struct trace_head){.n_layer = n_layers, .n_expert = n_expert, .n_expert_used = top_k,
-                                    .layers = m->layers, .n_layers = n_layers};
+    m->t.head = (struct trace_head){
+        .n_layer = n_layers, .n_expert = n_expert, .n_expert_used = top_k, .layers = m->layers, .n_layers = n_layers};
     for (uint32_t i = 0; i < n_layers; i++) {
         m->layers[i] = (struct trace_layer){.number = i, .expert_bytes = bytes};
     }
@@ -31,10 +31,11 @@ static struct made *make(uint32_t n_layers, uint32_t n_expert, uint32_t top_k, u
     return m;
 }
 
-static void row(struct made *m, int phase, uint32_t step, uint32_t layer, uint16_t slot, uint32_t expert, float weight) {
+static void row(struct made *m, int phase, uint32_t step, uint32_t layer, uint16_t slot, uint32_t expert,
+                float weight) {
     assert_true(m->t.n_rows < 4000);
-    m->rows[m->t.n_rows++] = (struct trace_row){.phase = (uint8_t)phase, .step = step, .layer = layer, .slot = slot,
-                                                .expert = expert, .weight = weight};
+    m->rows[m->t.n_rows++] = (struct trace_row){
+        .phase = (uint8_t)phase, .step = step, .layer = layer, .slot = slot, .expert = expert, .weight = weight};
 }
 
 static struct replay_result run(const struct made *m, struct replay_options o) {
@@ -433,9 +434,9 @@ static void test_offline_interface(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),   cmocka_unit_test(test_belady_is_least),   cmocka_unit_test(test_random),
-        cmocka_unit_test(test_classes),   cmocka_unit_test(test_larger_than_cache), cmocka_unit_test(test_lossy),
-        cmocka_unit_test(test_facts),     cmocka_unit_test(test_offline_interface),
+        cmocka_unit_test(test_by_hand), cmocka_unit_test(test_belady_is_least),   cmocka_unit_test(test_random),
+        cmocka_unit_test(test_classes), cmocka_unit_test(test_larger_than_cache), cmocka_unit_test(test_lossy),
+        cmocka_unit_test(test_facts),   cmocka_unit_test(test_offline_interface),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

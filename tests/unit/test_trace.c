@@ -161,8 +161,8 @@ static void test_refused(void **state) {
 /* Every prefix and ten thousand damaged copies: an error, or a trace that is in range. Sanitizers watch. */
 static void test_damaged(void **state) {
     (void)state;
-    const char good[] = HEAD "# sluice version=0 cache_policy=lru cache_budget=1 align=4096 groups=2 lookahead=0\n" COLUMNS
-        ROWS;
+    const char good[] =
+        HEAD "# sluice version=0 cache_policy=lru cache_budget=1 align=4096 groups=2 lookahead=0\n" COLUMNS ROWS;
     const size_t n = strlen(good);
     char bad[sizeof good];
     uint64_t seed = 5;
@@ -174,7 +174,8 @@ static void test_damaged(void **state) {
             write_bytes(bad, i);
         } else {
             for (uint32_t k = unit_random(&seed) % 4; k < 4; k++) {
-                bad[unit_random(&seed) % n] = k % 2 ? (char)unit_random(&seed) : "0123456789,.-\n"[unit_random(&seed) % 14];
+                bad[unit_random(&seed) % n] =
+                    k % 2 ? (char)unit_random(&seed) : "0123456789,.-\n"[unit_random(&seed) % 14];
             }
             write_bytes(bad, n);
         }
@@ -206,7 +207,8 @@ static void fill_head(struct trace_head *h, struct trace_layer *layers) {
     layers[1] = (struct trace_layer){.number = 4, .top_k = 7, .expert_bytes = 50, .slot_bytes = 4096};
 }
 
-static const float weights[] = {0, 1, 0.5f, 0.1f, 1e-8f, 0.00000001234f, 2.5f, 123456.789f, -0.25f, 0.99999999f, 1.0f / 3};
+static const float weights[] = {0,    1,           0.5f,   0.1f,        1e-8f,   0.00000001234f,
+                                2.5f, 123456.789f, -0.25f, 0.99999999f, 1.0f / 3};
 
 /* What is written comes back, more of it than the buffer holds. */
 static void round_trip(void) {
@@ -222,9 +224,15 @@ static void round_trip(void) {
     uint64_t seed = 3;
     for (int i = 0; i < ROWS_N; i++) {
         const uint32_t x = unit_random(&seed);
-        const struct trace_row r = {.turn = x % 5, .step = x, .layer = 3 + x % 2, .slot = (uint16_t)(x % 8),
-                                    .expert = x % 128, .weight = i % 12 == 11 ? NAN : weights[i % 12],
-                                    .residency = (uint8_t)(x % 3), .phase = (uint8_t)(x % 2), .bytes = x % 7 ? 0 : x,
+        const struct trace_row r = {.turn = x % 5,
+                                    .step = x,
+                                    .layer = 3 + x % 2,
+                                    .slot = (uint16_t)(x % 8),
+                                    .expert = x % 128,
+                                    .weight = i % 12 == 11 ? NAN : weights[i % 12],
+                                    .residency = (uint8_t)(x % 3),
+                                    .phase = (uint8_t)(x % 2),
+                                    .bytes = x % 7 ? 0 : x,
                                     .dropped = x % 9 == 0};
         trace_writer_row(w, &r);
     }
@@ -313,8 +321,8 @@ static void test_probs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_foreign),    cmocka_unit_test(test_lenient),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_round_trip), cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_foreign),     cmocka_unit_test(test_lenient),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_damaged),     cmocka_unit_test(test_round_trip), cmocka_unit_test(test_locale),
         cmocka_unit_test(test_write_fails), cmocka_unit_test(test_probs),
     };
     const int rc = cmocka_run_group_tests(tests, NULL, NULL);
