@@ -248,6 +248,28 @@ SLUICE_API void sluice_step_begin(void);
 SLUICE_API void sluice_step_end(enum sluice_phase phase, uint32_t tokens, struct sluice_step *out);
 
 /*
+ * A route trace: a row per routed expert of every block that streams, in the format of docs/replay.md,
+ * from now on until it is closed. `probs` gets the routers' probabilities of all experts, a line per token
+ * and layer, which costs computing the routers again. Either may be NULL. SLUICE_ERR_IO;
+ * SLUICE_ERR_STATE when one is being written. A process has one at a time. It is of one set of models: it ends, with a
+ * message on standard error, when the cache begins anew because models were loaded or freed.
+ */
+SLUICE_API int sluice_route_trace_open(const char *path, const char *probs, struct sluice_error *err);
+
+/*
+ * End it. SLUICE_ERR_IO when some of it could not be written; SLUICE_ERR_ARG when probabilities were asked for
+ * and a layer's could not be had (the rows of the trace are complete then). Without one, SLUICE_OK.
+ */
+SLUICE_API int sluice_route_trace_close(struct sluice_error *err);
+
+/*
+ * Tell it what the batches are that this thread computes from now on: which turn of the conversation,
+ * a prompt or generated tokens, and the position of the batch's first token in the context. Programs
+ * that do not call it are judged by the sizes of their batches.
+ */
+SLUICE_API void sluice_route_trace_mark(uint32_t turn, enum sluice_phase phase, uint32_t position);
+
+/*
  * The memory plan: what the process is expected to use at most, row by row, decided when the cache
  * is sized (at the first token). A row is bytes; total_bytes is the sum of those from process_bytes
  * to scratch_bytes. The kernel's own peak is meant to stay within it.

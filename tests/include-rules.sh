@@ -4,10 +4,11 @@
 #   src/stream, src/plan   nothing of ggml and llama.cpp
 #   src/stream             nothing of the other folders
 #   src/plan               of the other folders only stream/error.h
+#   src/trace              of the other folders only stream/error.h, stream/policy.h and stream/classes.h; no ggml and llama.cpp
 #   src/bench              of the other folders only stream/error.h and stream/clock.h; no ggml and llama.cpp
-#   src/backend            stream and plan; alone it includes ggml's backend interface; not llama.h
+#   src/backend            stream, plan and trace; alone it includes ggml's backend interface; not llama.h
 #   src/runner             no ggml-backend-impl.h and nothing of cli; alone it includes llama.h
-#   src/cli                runner, plan, bench and preload's mapping, but neither llama.h nor ggml nor stream
+#   src/cli                runner, plan, bench, trace and preload's mapping, but neither llama.h nor ggml nor stream
 #   src/preload            nothing: it is loaded into programs that do not link us
 #   include                standard headers only
 #   tests, tools           no ggml-backend-impl.h
@@ -37,18 +38,19 @@ violations() { # ROOT
             sub(/.*\//, "", base)
             top = header ~ /\// ? header : ""
             sub(/\/.*/, "", top)
-            ours = top ~ /^(stream|plan|bench|backend|runner|cli|preload)$/
+            ours = top ~ /^(stream|plan|trace|bench|backend|runner|cli|preload)$/
             llama = !ours && base ~ /^llama.*\.h$/
             ggml = !ours && base ~ /^(ggml|gguf).*\.h$/
         }
         header ~ /\.\.\// { bad("paths start at src/ or include/") }
         base == "ggml-backend-impl.h" && folder !~ /^src\/backend/ { bad("only src/backend knows the backend interface") }
         llama && folder !~ /^(src\/runner|tests|tools)/ { bad("only src/runner (and tests, tools) may use llama.cpp") }
-        ggml && folder ~ /^(src\/(stream|plan|bench|preload|cli)|include)/ && base != "ggml-backend-impl.h" { bad("no ggml here") }
+        ggml && folder ~ /^(src\/(stream|plan|trace|bench|preload|cli)|include)/ && base != "ggml-backend-impl.h" { bad("no ggml here") }
         folder ~ /^src\/stream/ && ours && top != "stream" { bad("src/stream stands on nothing") }
         folder ~ /^src\/plan/ && ours && top != "plan" && header != "stream/error.h" { bad("src/plan may use stream/error.h only") }
+        folder ~ /^src\/trace/ && ours && top != "trace" && header !~ /^stream\/(error|policy|classes)\.h$/ { bad("src/trace may use stream/error.h, stream/policy.h and stream/classes.h only") }
         folder ~ /^src\/bench/ && ours && top != "bench" && header !~ /^stream\/(error|clock)\.h$/ { bad("src/bench may use stream/error.h and stream/clock.h only") }
-        folder ~ /^src\/backend/ && ours && top !~ /^(backend|stream|plan)$/ { bad("dependencies point down") }
+        folder ~ /^src\/backend/ && ours && top !~ /^(backend|stream|plan|trace)$/ { bad("dependencies point down") }
         folder ~ /^src\/runner/ && ours && top !~ /^(runner|backend|stream|plan)$/ { bad("dependencies point down") }
         folder ~ /^src\/cli/ && ours && top ~ /^(stream|backend)$/ { bad("the command asks the runner") }
         folder ~ /^src\/preload/ && (ours && top != "preload" || header == "sluice.h") { bad("src/preload stands alone") }
@@ -62,10 +64,11 @@ self_test() {
     # shellcheck disable=SC2064
     trap "rm -rf '$tree'" RETURN
     # Nothing is wrong with these.
-    mkdir -p "$tree"/src/{stream,plan,bench,backend,runner,cli,preload} "$tree"/include "$tree"/tests/gates "$tree"/tools
+    mkdir -p "$tree"/src/{stream,plan,trace,bench,backend,runner,cli,preload} "$tree"/include "$tree"/tests/gates "$tree"/tools
     printf '#include <stdio.h>\n#include "stream/error.h"\n#include "sluice.h"\n/* #include "llama.h" in a comment */\n' \
         | tee "$tree/src/stream/good.c" "$tree/src/bench/good.c" >"$tree/src/plan/good.c"
-    printf '#include "ggml-backend-impl.h"\n#include "stream/engine.h"\n#include "plan/budget.h"\n' >"$tree/src/backend/good.c"
+    printf '#include "stream/policy.h"\n#include "stream/classes.h"\n#include "stream/error.h"\n' >"$tree/src/trace/good.c"
+    printf '#include "ggml-backend-impl.h"\n#include "stream/engine.h"\n#include "plan/budget.h"\n#include "trace/trace.h"\n' >"$tree/src/backend/good.c"
     printf '#include "runner/gguf_check.h"\n#include "preload/mapping.h"\n' >"$tree/src/cli/good.c"
     printf '#include "llama.h"\n#include "sluice.h"\n' | tee "$tree/src/runner/good.c" "$tree/tools/good.c" >"$tree/tests/gates/good.c"
     found=$(violations "$tree")
@@ -93,6 +96,14 @@ src/plan/bad.c gguf.h
 src/plan/bad.c llama.h
 src/plan/bad.c backend/maps.h
 src/plan/bad.c stream/engine.h
+src/trace/bad.c ggml.h
+src/trace/bad.c llama.h
+src/trace/bad.c stream/engine.h
+src/trace/bad.c stream/slots.h
+src/trace/bad.c plan/limits.h
+src/trace/bad.c backend/tracing.h
+src/stream/bad.c trace/trace.h
+src/plan/bad.c trace/trace.h
 src/bench/bad.c ggml.h
 src/bench/bad.c llama.h
 src/bench/bad.c stream/lanes.h

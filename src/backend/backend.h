@@ -16,6 +16,7 @@
 #include "ggml.h"
 
 #include "backend/step.h"
+#include "backend/tracing.h"
 #include "sluice.h"
 #include "stream/engine.h"
 
@@ -45,7 +46,8 @@ struct sluice_device {
     char architecture[64];          /* of the first model's file, when a CSV file asks for it; else "" */
     _Atomic int threads;            /* compute threads, as the last context was told; 0: it was not */
 
-    struct step_log steps; /* what is told about steps; has a lock of its own */
+    struct tracing tracing; /* the route trace; has a lock of its own */
+    struct step_log steps;  /* what is told about steps; has a lock of its own */
 };
 
 /* The device; its fields are set by device_setup. */

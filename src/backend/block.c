@@ -31,20 +31,24 @@
 #include "backend/trial.h"
 #include "backend/window.h"
 #include "backend/step.h"
+#include "backend/tracing.h"
+#include "backend/weights.h"
 #include "stream/clock.h"
 #include "stream/error.h"
 
 enum { BLOCK_WINDOW = 64 }; /* experts held at once in rolling mode, at most */
 
 struct block_exec {
-    struct engine *engine;  /* holds the experts */
-    struct collect collect; /* nodes to run */
-    struct trial trial;     /* whether the kernel computes ggml's bytes */
-    struct window window;   /* for nodes whose experts do not fit at once */
-    struct foresee foresee; /* guesses the next block's experts */
-    struct step step;       /* what this context computes, where nobody says where steps begin */
-    struct timing timing;   /* where the time of the current split goes */
-    double slept_s;         /* seconds of it that were slept in engine_acquire */
+    struct engine *engine;      /* holds the experts */
+    struct collect collect;     /* nodes to run */
+    struct trial trial;         /* whether the kernel computes ggml's bytes */
+    struct window window;       /* for nodes whose experts do not fit at once */
+    struct foresee foresee;     /* guesses the next block's experts */
+    struct step step;           /* what this context computes, where nobody says where steps begin */
+    struct tracing_place place; /* likewise, for the route trace */
+    kernel_traits_fn traits;    /* of the CPU backend; NULL: not known */
+    struct timing timing;       /* where the time of the current split goes */
+    double slept_s;             /* seconds of it that were slept in engine_acquire */
 
     /* The routing of the current block. */
     const struct ggml_tensor *ids; /* whose routing; NULL: none */
@@ -56,7 +60,9 @@ struct block_exec {
     uint8_t *state;                /* by place: enum todo for the current node */
     int32_t *wanted;               /* scratch of rolling mode */
     uint32_t *granted;             /* the same */
-    uint32_t cap_places;           /* entries of the four */
+    uint8_t *found;                /* by place: enum engine_found, at the first acquire of the block */
+    uint8_t *found_wanted;         /* scratch of rolling mode: the same, of wanted */
+    uint32_t cap_places;           /* entries of the six */
     bool held;                     /* slot[] holds all of them */
 };
 
@@ -77,7 +83,8 @@ struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
     }
     x->engine = engine;
     window_init(&x->window);
-    foresee_init(&x->foresee, kernel_find_traits(cpu));
+    x->traits = kernel_find_traits(cpu);
+    foresee_init(&x->foresee, x->traits);
     x->collect.timing = &x->timing;
     return x;
 }
@@ -97,6 +104,8 @@ void block_destroy(struct block_exec *x) {
     free(x->state);
     free(x->wanted);
     free(x->granted);
+    free(x->found);
+    free(x->found_wanted);
     free(x);
 }
 
@@ -122,7 +131,11 @@ static enum ggml_status block_route(struct block_exec *x, const struct ggml_tens
         x->wanted = wanted ? wanted : x->wanted;
         uint32_t *granted = reallocarray(x->granted, n_expert, sizeof *granted);
         x->granted = granted ? granted : x->granted;
-        if (!slot || !state || !wanted || !granted) {
+        uint8_t *found = reallocarray(x->found, n_expert, sizeof *found);
+        x->found = found ? found : x->found;
+        uint8_t *found_wanted = reallocarray(x->found_wanted, n_expert, sizeof *found_wanted);
+        x->found_wanted = found_wanted ? found_wanted : x->found_wanted;
+        if (!slot || !state || !wanted || !granted || !found || !found_wanted) {
             return GGML_STATUS_ALLOC_FAILED;
         }
         x->cap_places = n_expert;
@@ -169,7 +182,8 @@ static enum ggml_status block_refill(struct block_exec *x, const struct stream_w
                                      .phase = x->phase,
                                      .first = first,
                                      .wait = *open == 0,
-                                     .slept_s = &x->slept_s};
+                                     .slept_s = &x->slept_s,
+                                     .found = x->found_wanted};
     const int rc = engine_acquire(x->engine, &want, x->granted, &got, err);
     if (rc) {
         return block_status(rc);
@@ -179,6 +193,9 @@ static enum ggml_status block_refill(struct block_exec *x, const struct stream_w
             const int32_t place = x->route.index[x->wanted[i]];
             x->slot[place] = x->granted[i];
             x->state[place] = TODO_OPEN;
+            if (first) {
+                x->found[place] = x->found_wanted[i];
+            }
             (*open)++;
         }
     }
@@ -225,11 +242,30 @@ static void block_release_done(struct block_exec *x, uint32_t *open) {
     }
 }
 
+/* What was computed and is still held: would the kernel's bytes be the same? Only while that is not known. */
+static enum ggml_status block_try_kernel(struct block_exec *x, const struct ggml_tensor *node,
+                                         const struct stream_weight *w) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    if (!collect_kernel_fits(&x->collect, node) || trial_ask(&x->trial, &x->route, node) != TRIAL_UNKNOWN) {
+        return status;
+    }
+    for (uint32_t i = 0; i < x->route.n && status == GGML_STATUS_SUCCESS; i++) {
+        if (x->state[i] == TODO_DONE && x->slot[i] != UINT32_MAX) {
+            status = trial_compare(&x->trial, &x->route, x->traits, node, i,
+                                   engine_part_data(x->engine, x->slot[i], w->part));
+        }
+    }
+    return status;
+}
+
 /* Compute one MUL_MAT_ID on slots, all experts of the routing. */
 static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor *node, const struct stream_weight *w,
                                        bool first, struct sluice_error *err) {
     uint32_t n_done = 0, open = x->held ? x->route.n : 0;
     memset(x->state, x->held ? TODO_OPEN : TODO_WAITING, x->route.n);
+    if (!x->held) {
+        memset(x->slot, 0xff, x->route.n * sizeof *x->slot); /* all UINT32_MAX */
+    }
     enum ggml_status status = GGML_STATUS_SUCCESS;
     while (n_done < x->route.n && status == GGML_STATUS_SUCCESS) {
         if (!x->held) {
@@ -240,10 +276,14 @@ static enum ggml_status block_run_node(struct block_exec *x, struct ggml_tensor 
         }
         const uint32_t seen = engine_seen(x->engine), before = n_done;
         status = block_add_ready(x, node, w, &n_done);
-        if (status != GGML_STATUS_SUCCESS || (x->held && n_done == x->route.n)) {
+        const bool last = x->held && n_done == x->route.n;
+        if (status != GGML_STATUS_SUCCESS || (last && trial_ask(&x->trial, &x->route, node) != TRIAL_UNKNOWN)) {
             break; /* with all experts held, the graph may grow on into the next nodes */
         }
         status = collect_flush(&x->collect);
+        if (status == GGML_STATUS_SUCCESS) {
+            status = block_try_kernel(x, node, w);
+        }
         if (!x->held) {
             block_release_done(x, &open);
         }
@@ -275,20 +315,6 @@ static struct ggml_tensor *block_twin(struct ggml_cgraph *g, int i, const struct
     return twin ? next : NULL;
 }
 
-/* May the kernel compute this node, a part of the block that is on? */
-static enum ggml_status block_may_kernel(struct block_exec *x, struct ggml_tensor *node, uint32_t part, bool *may,
-                                         struct sluice_error *err) {
-    *may = false;
-    if (!collect_kernel_fits(&x->collect, node)) {
-        return GGML_STATUS_SUCCESS;
-    }
-    if (!x->held) {
-        memset(x->slot, 0xff, x->route.n * sizeof *x->slot); /* all UINT32_MAX */
-    }
-    const struct engine_want want = {.group = x->group, .parts = 1u << part, .phase = x->phase};
-    return trial_rows(&x->trial, &x->collect, x->engine, node, &want, x->slot, may, err);
-}
-
 /*
  * Append node i, and its twin, as one kernel node. When not all experts are held it is run at once,
  * with a window. *taken: nodes appended, 0 when the kernel cannot do it.
@@ -296,13 +322,13 @@ static enum ggml_status block_may_kernel(struct block_exec *x, struct ggml_tenso
 static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgraph *g, int i,
                                          const struct stream_weight *w, bool first, int *taken,
                                          struct sluice_error *err) {
-    bool may;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    struct ggml_tensor *node = ggml_graph_node(g, i);
     *taken = 0;
-    enum ggml_status status = block_may_kernel(x, ggml_graph_node(g, i), w->part, &may, err);
-    if (status != GGML_STATUS_SUCCESS || !may) {
+    if (!collect_kernel_fits(&x->collect, node) || trial_ask(&x->trial, &x->route, node) != TRIAL_SAME) {
         return status;
     }
-    struct kernel_job *j = collect_add_job(&x->collect, ggml_graph_node(g, i), &status);
+    struct kernel_job *j = collect_add_job(&x->collect, node, &status);
     if (!j) {
         return status;
     }
@@ -322,7 +348,8 @@ static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgrap
         kernel_place_init(&j->place[p], j, x->held ? x->slot[p] : UINT32_MAX);
     }
     if (!x->held) {
-        const struct engine_want want = {.group = w->group, .parts = parts, .phase = x->phase, .first = first};
+        const struct engine_want want = {
+            .group = w->group, .parts = parts, .phase = x->phase, .first = first, .found = first ? x->found : NULL};
         window_begin(&x->window, &want);
         j->window = &x->window;
     }
@@ -333,6 +360,21 @@ static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgrap
         status = rc ? block_status(rc) : status;
     }
     return status;
+}
+
+/* The experts of the block that node i begins were all acquired once: a route trace gets its rows. */
+static void block_trace(struct block_exec *x, struct ggml_cgraph *g, int i, const struct stream_weight *w) {
+    if (tracing_wanted()) {
+        const struct ggml_tensor *node = ggml_graph_node(g, i);
+        const struct tracing_block b = {.group = w->group,
+                                        .n_expert = w->n_expert,
+                                        .route = &x->route,
+                                        .node = node,
+                                        .weights = weights_find(g, i, node->src[2]),
+                                        .found = x->found,
+                                        .traits = x->traits};
+        tracing_block(&x->place, &b);
+    }
 }
 
 /* Begin the block that node i starts, or go on with the one that it belongs to; then compute it. */
@@ -365,7 +407,8 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
                                              .first = !same,
                                              .all = true,
                                              .wait = true,
-                                             .slept_s = &x->slept_s};
+                                             .slept_s = &x->slept_s,
+                                             .found = x->found};
             uint32_t got = 0;
             const int rc = engine_acquire(x->engine, &want, x->slot, &got, err);
             x->held = got > 0;
@@ -378,6 +421,9 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         }
         if (status == GGML_STATUS_SUCCESS) {
             device_print_mode();
+            if (x->held && !same) {
+                block_trace(x, g, i, w);
+            }
             if (x->held && x->route.T == 1 && !same) {
                 foresee_next(&x->foresee, x->engine, node, w->group, x->route.K);
             }
@@ -389,15 +435,22 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     x->ids = ids;
     x->group = w->group;
     x->done_parts = same ? x->done_parts | 1u << w->part : 1u << w->part;
+    const bool traced = x->held || same;
     status = block_add_kernel(x, g, i, w, !same, taken, err);
-    if (status != GGML_STATUS_SUCCESS || *taken) {
-        return status;
+    if (status == GGML_STATUS_SUCCESS && *taken == 0) {
+        *taken = 1;
+        if (x->route.n != x->route.K * x->route.T) {
+            /* Some expert has several rows, whose inputs are about to be gathered. */
+            status = collect_flush(&x->collect);
+        }
+        if (status == GGML_STATUS_SUCCESS) {
+            status = block_run_node(x, node, w, !same, err);
+        }
     }
-    *taken = 1;
-    if (x->route.n != x->route.K * x->route.T) {
-        status = collect_flush(&x->collect); /* some expert has several rows, whose inputs are about to be gathered */
+    if (status == GGML_STATUS_SUCCESS && !traced) {
+        block_trace(x, g, i, w);
     }
-    return status == GGML_STATUS_SUCCESS ? block_run_node(x, node, w, !same, err) : status;
+    return status;
 }
 
 /* The split is done: its times go to the counters and to the step. */

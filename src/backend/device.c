@@ -25,6 +25,7 @@ struct sluice_device sluice_device = {
     .dense_lock = PTHREAD_MUTEX_INITIALIZER,
     .resize_lock = PTHREAD_MUTEX_INITIALIZER,
     .lock = PTHREAD_MUTEX_INITIALIZER,
+    .tracing = {.lock = PTHREAD_MUTEX_INITIALIZER},
     .steps = {.lock = PTHREAD_MUTEX_INITIALIZER},
 };
 
@@ -159,7 +160,8 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
     props->caps.mmap_support = true;
 }
 
-/* The architecture, for the CSV file's comments. Here, where nothing is measured: it parses the whole metadata. */
+/* The architecture, for the CSV file's comments and the route trace's. Here, where nothing is measured: it parses the
+ * whole metadata. */
 static void device_read_architecture(void) {
     char path[4096], name[sizeof sluice_device.architecture] = "unknown";
     engine_file_path(sluice_device.engine, path, sizeof path);
@@ -192,8 +194,11 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
     }
     buffer_advise_pages();
     step_publish();
-    if (sluice_device.csv_wanted && !sluice_device.architecture[0]) {
+    if ((sluice_device.csv_wanted || tracing_wanted()) && !sluice_device.architecture[0]) {
         device_read_architecture();
+    }
+    if (tracing_wanted()) {
+        tracing_read_model();
     }
     ggml_backend_t backend = calloc(1, sizeof *backend);
     ggml_backend_t cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);

@@ -6,8 +6,9 @@
  * without streaming (a user would measure the wrong thing) nor in ending the host program from
  * inside a library: the device registers, and every model load fails with the message.
  *
- * SLUICE_CSV=FILE gets a row per step that the backend sees (step.c). A file that cannot be opened is
- * treated like a bad setting. SLUICE_STATS=FILE writes the counters as one JSON object when the process ends, for tests
+ * SLUICE_CSV=FILE gets a row per step that the backend sees (step.c), SLUICE_ROUTE_TRACE=FILE one per routed
+ * expert and SLUICE_ROUTE_PROBS=FILE the routers' probabilities (tracing.c). A file that cannot be opened is treated
+ * like a bad setting. SLUICE_STATS=FILE writes the counters as one JSON object when the process ends, for tests
  * and scripts that watch a stock program.
  */
 #include <inttypes.h>
@@ -57,6 +58,14 @@ static void plugin_end_csv(void) {
     }
 }
 
+/* atexit: the same of the route trace. */
+static void plugin_end_trace(void) {
+    struct sluice_error err;
+    if (sluice_route_trace_close(&err)) {
+        fprintf(stderr, "sluice: %s\n", err.message);
+    }
+}
+
 ggml_backend_reg_t ggml_backend_init(void) {
     struct sluice_settings s;
     struct sluice_error bad, err;
@@ -76,6 +85,12 @@ ggml_backend_reg_t ggml_backend_init(void) {
     } else if (csv) {
         sluice_device.csv_wanted = true;
         atexit(plugin_end_csv);
+    }
+    const char *trace = getenv("SLUICE_ROUTE_TRACE"), *probs = getenv("SLUICE_ROUTE_PROBS");
+    if ((trace || probs) && sluice_route_trace_open(trace, probs, &err)) {
+        sluice_device.bad_settings = sluice_device.bad_settings.status ? sluice_device.bad_settings : err;
+    } else if (trace || probs) {
+        atexit(plugin_end_trace);
     }
     if (getenv("SLUICE_STATS")) {
         atexit(plugin_write_stats);

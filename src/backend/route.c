@@ -17,10 +17,6 @@
 
 #include "stream/error.h"
 
-static int32_t route_id(const struct ggml_tensor *ids, int64_t t, int64_t k) {
-    return *(const int32_t *)((const char *)ids->data + (size_t)t * ids->nb[1] + (size_t)k * ids->nb[0]);
-}
-
 /* Grow one array; the old one stays valid on failure. */
 static bool route_grow(int32_t **p, size_t n) {
     int32_t *q = reallocarray(*p, n, sizeof *q);

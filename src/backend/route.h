@@ -32,6 +32,11 @@ int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert
 /* Free its memory; *r may be used again. */
 void route_free(struct route *r);
 
+/* The expert of a token's rank. */
+static inline int32_t route_id(const struct ggml_tensor *ids, int64_t token, int64_t rank) {
+    return *(const int32_t *)((const char *)ids->data + (size_t)token * ids->nb[1] + (size_t)rank * ids->nb[0]);
+}
+
 /* Rows of the expert at a place. */
 static inline int32_t route_rows(const struct route *r, uint32_t place) {
     return r->first[place + 1] - r->first[place];

@@ -2,23 +2,29 @@
 #ifndef SLUICE_BACKEND_TRIAL_H
 #define SLUICE_BACKEND_TRIAL_H
 
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "backend/collect.h"
+#include "backend/kernel.h"
 #include "backend/route.h"
-#include "stream/engine.h"
+#include "ggml-backend.h"
 
 enum { TRIAL_SHAPES = 16 }; /* kinds of expert tensors remembered; further ones take the reference path */
+
+enum trial_answer {
+    TRIAL_SAME,    /* the kernel's bytes are ggml's */
+    TRIAL_OTHER,   /* they are not */
+    TRIAL_UNKNOWN, /* some number of rows was not tried yet */
+};
 
 /* What is known of one kind of expert tensor. */
 struct trial_shape {
     enum ggml_type type;  /* of the weights */
     int64_t ne0, ne1;     /* their shape */
-    uint64_t same, other; /* bit per number of rows (trial_bit): tried, with the same bytes; with others */
+    uint64_t same, other; /* bit per number of rows: tried, with the same bytes; with others */
 };
 
-/* One per executor. */
+/* One per executor. Zeroed is empty. */
 struct trial {
     struct trial_shape shape[TRIAL_SHAPES]; /* as met */
     int n;                                  /* entries */
@@ -27,17 +33,17 @@ struct trial {
     size_t row_cap, input_cap;              /* bytes of the two */
 };
 
-/* Zeroed is empty. */
 void trial_free(struct trial *t);
 
+/* What is known of this node, whose experts have the row counts of the routing. */
+enum trial_answer trial_ask(struct trial *t, const struct route *route, const struct ggml_tensor *node);
+
 /*
- * May the kernel compute this node, whose experts have the row counts of c's routing? Numbers of rows
- * that were not tried yet are tried now, on an expert that has as many: slot_of tells its pinned
- * slot, or UINT32_MAX where none is held; then it is acquired. *may is the answer. Fails like a
- * computation; *err is set when an acquire failed.
+ * The rows of the expert at `place` were computed by ggml, from these weights: remember whether the
+ * kernel's bytes are the same. Does nothing when that number of rows is known. Fails only for want of
+ * memory.
  */
-enum ggml_status trial_rows(struct trial *t, struct collect *c, struct engine *e, struct ggml_tensor *node,
-                            const struct engine_want *want, const uint32_t *slot_of, bool *may,
-                            struct sluice_error *err);
+enum ggml_status trial_compare(struct trial *t, const struct route *route, kernel_traits_fn traits,
+                               const struct ggml_tensor *node, uint32_t place, const char *weights);
 
 #endif

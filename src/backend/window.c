@@ -28,6 +28,7 @@ void window_begin(struct window *w, const struct engine_want *want) {
     w->parts = want->parts;
     w->phase = want->phase;
     w->first = want->first;
+    w->found = want->found;
     w->open = 0;
     w->status = SLUICE_OK;
     memset(w->asked, 0, sizeof w->asked);
@@ -66,7 +67,8 @@ static uint32_t window_acquire(struct window *w, struct kernel_job *j) {
                                      .n = n,
                                      .phase = w->phase,
                                      .first = w->first,
-                                     .wait = w->open == 0};
+                                     .wait = w->open == 0,
+                                     .found = w->found ? w->found_wanted : NULL};
     w->status = engine_acquire(j->engine, &want, w->slot, &got, &w->err);
     if (w->status) {
         atomic_store_explicit(&j->failed, true, memory_order_relaxed);
@@ -76,6 +78,9 @@ static uint32_t window_acquire(struct window *w, struct kernel_job *j) {
         if (w->slot[i] != UINT32_MAX) {
             w->asked[w->place[i]] = 1;
             w->open++;
+            if (w->found) {
+                w->found[w->place[i]] = w->found_wanted[i];
+            }
             atomic_store_explicit(&j->place[w->place[i]].slot, w->slot[i], memory_order_release);
         }
     }

@@ -12,18 +12,20 @@ enum { WINDOW_OPEN = 64 }; /* experts held at once, at most */
 
 /* One per executor; set up anew for each node. */
 struct window {
-    pthread_mutex_t lock;         /* guards the rest while the node runs */
-    uint32_t group;               /* of the experts */
-    uint32_t parts;               /* of the node, a bit mask */
-    enum engine_phase phase;      /* whose counters */
-    bool first;                   /* this node counts hits and misses */
-    uint32_t open;                /* experts held */
-    uint8_t asked[KERNEL_PLACES]; /* by place: was acquired once */
-    int32_t wanted[WINDOW_OPEN];  /* scratch: expert numbers */
-    uint32_t place[WINDOW_OPEN];  /* scratch: their places */
-    uint32_t slot[WINDOW_OPEN];   /* scratch: slots granted or to give back */
-    int status;                   /* what an acquire failed with */
-    struct sluice_error err;      /* the same in words */
+    pthread_mutex_t lock;              /* guards the rest while the node runs */
+    uint32_t group;                    /* of the experts */
+    uint32_t parts;                    /* of the node, a bit mask */
+    enum engine_phase phase;           /* whose counters */
+    bool first;                        /* this node counts hits and misses */
+    uint8_t *found;                    /* by place: enum engine_found, for the owner; NULL: not wanted */
+    uint32_t open;                     /* experts held */
+    uint8_t asked[KERNEL_PLACES];      /* by place: was acquired once */
+    int32_t wanted[WINDOW_OPEN];       /* scratch: expert numbers */
+    uint32_t place[WINDOW_OPEN];       /* scratch: their places */
+    uint8_t found_wanted[WINDOW_OPEN]; /* scratch: found, of wanted */
+    uint32_t slot[WINDOW_OPEN];        /* scratch: slots granted or to give back */
+    int status;                        /* what an acquire failed with */
+    struct sluice_error err;           /* the same in words */
 };
 
 void window_init(struct window *w);

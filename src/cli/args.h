@@ -40,6 +40,16 @@ struct cli_bench {
     double probe_seconds;                   /* each of the disk's probes reads for so long; 0: none */
 };
 
+/* What only `sluice replay` takes. Text points into argv; NULL: not given. */
+struct cli_replay {
+    const char *policy;  /* --policy, a list with commas */
+    const char *budget;  /* --budget, a list with commas */
+    const char *divide;  /* --divide: classes or pool */
+    const char *drop;    /* --drop, a list with commas */
+    const char *predict; /* --predict: MiB/s and tokens/s */
+    const char *plot;    /* --plot FILE */
+};
+
 /* What the command line says. Text points into argv. */
 struct cli_config {
     const char *command;                           /* "sluice run": what messages start with */
@@ -61,7 +71,10 @@ struct cli_config {
     int64_t seed;                                  /* -1: a random one */
     bool ignore_eos;                               /* --ignore-eos */
     const char *csv;                               /* --csv; NULL: not given */
+    const char *route_trace;                       /* --route-trace; NULL: not given */
+    const char *route_probs;                       /* --route-probs; NULL: not given */
     struct cli_bench bench;                        /* of `sluice bench` */
+    struct cli_replay replay;                      /* of `sluice replay` */
     bool resident;                                 /* --resident */
     bool compare;                                  /* --compare-resident */
     bool json;                                     /* --json */

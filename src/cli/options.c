@@ -62,6 +62,21 @@ const struct cli_option cli_measure_options[] = {
      .offset = FIELD(csv),
      .help = "write one row per step: where its time went, what was read, hit and\nmissed; settings in comments before "
              "the table"},
+    {.name = "--route-trace",
+     .metavar = "FILE",
+     .set = cli_set_text,
+     .min = 1,
+     .expect = "a file name",
+     .offset = FIELD(route_trace),
+     .help = "write one row per routed expert, for `sluice replay`"},
+    {.name = "--route-probs",
+     .metavar = "FILE",
+     .set = cli_set_text,
+     .min = 1,
+     .expect = "a file name",
+     .offset = FIELD(route_probs),
+     .help = "write the routers' probabilities of all experts, one line per token and\n"
+             "layer. Computes the routers a second time"},
     {0},
 };
 

@@ -95,6 +95,10 @@ int cli_session_end_csv(struct cli_session *s) {
         s->csv_failed = true;
     }
     s->csv = NULL;
+    if (sluice_route_trace_close(&err)) {
+        cli_fail(0, s->config->command, "%s", err.message);
+        s->csv_failed = true;
+    }
     s->params.hooks.step = NULL;
     return s->csv_failed ? CLI_EXIT_FAILED : CLI_EXIT_OK;
 }
@@ -171,6 +175,12 @@ int cli_session_open(struct cli_session *s, const struct cli_config *c) {
     if (c->csv && csv_open(&s->csv, c->csv, &err)) {
         return cli_fail(CLI_EXIT_FAILED, c->command, "%s", err.message);
     }
+    if (c->resident && (c->route_trace || c->route_probs)) {
+        return cli_fail(CLI_EXIT_USAGE, c->command, "--resident: nothing streams, there is no route to trace");
+    }
+    if ((c->route_trace || c->route_probs) && sluice_route_trace_open(c->route_trace, c->route_probs, &err)) {
+        return cli_fail(CLI_EXIT_FAILED, c->command, "%s", err.message);
+    }
     cli_interrupt_install();
     cli_progress_start(&s->progress, c->quiet);
     sluice_runner_setup(&s->log, c->command);
@@ -195,6 +205,7 @@ void cli_session_close(struct cli_session *s) {
     cli_progress_clear(&s->progress);
     csv_close(s->csv, NULL); /* only after a failure: else cli_session_end_csv did it */
     s->csv = NULL;
+    sluice_route_trace_close(NULL); /* likewise */
     sluice_runner_free(s->runner);
     sluice_gguf_free(s->gguf);
     s->runner = NULL;

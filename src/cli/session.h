@@ -23,7 +23,7 @@ struct cli_session {
     bool mode_shown;                    /* the mode line was printed, or is not wanted */
     struct sluice_settings settings;    /* as registered */
     struct csv *csv;                    /* --csv: a row per step goes there; NULL: not wanted, or it failed */
-    bool csv_failed;                    /* it failed, and a line was printed: the command must fail */
+    bool csv_failed;                    /* it or a route trace failed, and a line was printed: the command must fail */
     struct cli_times times[2];          /* sums over the steps so far, by enum sluice_phase */
 };
 
@@ -34,8 +34,8 @@ struct cli_session {
 int cli_session_open(struct cli_session *s, const struct cli_config *c);
 
 /*
- * Nothing more will be computed: end the CSV file. Returns an exit code, not 0 if any of it could not be
- * written; a line was printed then.
+ * Nothing more will be computed: end the CSV file and the route trace. Returns an exit code, not 0 if any of it could
+ * not be written; a line was printed then.
  */
 int cli_session_end_csv(struct cli_session *s);
 

@@ -247,6 +247,7 @@ int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const
         r->batch.seq_id[i][0] = 0;
         r->batch.logits[i] = i + 1 == n;
     }
+    sluice_route_trace_mark(r->feeds ? r->feeds - 1 : 0, phase, r->n_kv);
     sluice_step_begin();
     int rc = llama_decode(r->ctx, r->batch);
     sluice_step_end(phase, rc == 0 ? n : 0, &r->step);
@@ -303,6 +304,7 @@ int sluice_runner_feed(struct sluice_runner *r, const int32_t *tokens, size_t n,
                        struct sluice_error *err) {
     size_t extra = r->pending >= 0 ? 1 : 0;
     *stop = SLUICE_STOP_NONE;
+    r->feeds++;
     if (n + extra > r->n_ctx - r->n_kv) {
         return sluice_error_set(err, SLUICE_ERR_STATE,
                                 "%zu more tokens do not fit: %" PRIu32 " of the context's %" PRIu32 " are in use",

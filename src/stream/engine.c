@@ -81,6 +81,7 @@ struct engine {
     struct event changed;                             /* a part's state or a pin changed */
     _Atomic uint32_t pins;                            /* of all slots */
     _Atomic uint32_t inflight;                        /* requests of all slots */
+    _Atomic uint32_t cuts;                            /* arenas cut so far */
     struct engine_read_count read[ENGINE_PHASES + 1]; /* by phase; the last: ahead of use */
     struct engine_foresight foresight;                /* reading ahead of use */
 
@@ -284,6 +285,7 @@ static int engine_cut(struct engine *e, struct sluice_error *err) {
     }
     e->budget = budget;
     e->cut = true;
+    atomic_fetch_add_explicit(&e->cuts, 1, memory_order_relaxed);
     return SLUICE_OK;
 }
 
@@ -452,7 +454,8 @@ static void engine_count_demand(struct engine *e, const struct engine_want *w, c
         }
         struct slot *s = &e->slots.slot[slot[i]];
         uint64_t missing = 0, there = 0;
-        if (s->foreseen) {
+        const bool foreseen = s->foreseen;
+        if (foreseen) {
             s->foreseen = false;
             e->foresight.st.used++;
         }
@@ -467,6 +470,9 @@ static void engine_count_demand(struct engine *e, const struct engine_want *w, c
         if (w->first) {
             c->routed++;
             *(missing ? &c->misses : &c->hits) += 1;
+        }
+        if (w->first && w->found) {
+            w->found[i] = missing ? ENGINE_FOUND_NOT : foreseen ? ENGINE_FORESEEN : ENGINE_FOUND;
         }
     }
 }
@@ -811,6 +817,51 @@ uint32_t engine_layers(struct engine *e, struct engine_layer *out, uint32_t cap)
     }
     pthread_mutex_unlock(&e->lock);
     return n;
+}
+
+uint32_t engine_groups(struct engine *e, struct engine_group *out, uint32_t cap, struct engine_arena *arena) {
+    uint32_t n = 0;
+    pthread_mutex_lock(&e->lock);
+    *arena = (struct engine_arena){.budget = e->budget,
+                                   .align = 4096,
+                                   .n_groups = e->bank.n_groups,
+                                   .cuts = atomic_load_explicit(&e->cuts, memory_order_relaxed)};
+    for (uint32_t i = 0; i < e->bank.n_files; i++) {
+        if (e->bank.files[i] && e->bank.files[i]->io.align > arena->align) {
+            arena->align = e->bank.files[i]->io.align;
+        }
+    }
+    for (uint32_t i = 0; i < e->bank.n_groups && n < cap; i++) {
+        const struct bank_group *g = &e->bank.groups[i];
+        if (g->n_parts) {
+            out[n] = (struct engine_group){.group = i,
+                                           .n_expert = g->n_expert,
+                                           .top_k = g->top_k,
+                                           .weight_bytes = g->weight_bytes,
+                                           .slot_bytes = g->slot_bytes};
+            memcpy(out[n++].prefix, g->prefix, sizeof out->prefix);
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+uint32_t engine_cuts(struct engine *e) {
+    return atomic_load_explicit(&e->cuts, memory_order_relaxed);
+}
+
+bool engine_file_at(struct engine *e, uint32_t i, char *buf, size_t cap) {
+    bool found = false;
+    buf[0] = 0;
+    pthread_mutex_lock(&e->lock);
+    for (uint32_t k = 0; k < e->bank.n_files && !found; k++) {
+        if (e->bank.files[k] && i-- == 0) {
+            snprintf(buf, cap, "%s", e->bank.files[k]->io.path);
+            found = true;
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return found;
 }
 
 void engine_buffered_reason(struct engine *e, char *buf, size_t cap) {

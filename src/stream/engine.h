@@ -73,6 +73,13 @@ struct engine_tensor_info {
 };
 struct engine_tensor_info engine_tensor(struct engine *e, uint32_t tensor);
 
+/* How an expert was found by the first acquire of a block. */
+enum engine_found {
+    ENGINE_FOUND_NOT, /* it, or a part of it, had to be read */
+    ENGINE_FOUND,     /* in memory, or on its way */
+    ENGINE_FORESEEN,  /* the same, because it was read ahead of this, its first use */
+};
+
 /* What to acquire. */
 struct engine_want {
     uint32_t group;          /* of the experts */
@@ -84,6 +91,7 @@ struct engine_want {
     bool all;                /* all n or nothing */
     bool wait;               /* sleep until at least one (with all: all) can be had; only while holding nothing */
     double *slept_s;         /* seconds of such sleep are added here; NULL: nobody wants to know */
+    uint8_t *found;          /* with first: enum engine_found of each granted expert; NULL: nobody wants to know */
 };
 
 /*
@@ -157,6 +165,33 @@ struct engine_layer {
 
 /* The groups in the order of registration, which is the model's. Returns how many were filled in, at most cap. */
 uint32_t engine_layers(struct engine *e, struct engine_layer *out, uint32_t cap);
+
+/* What a route trace must know of a group. */
+struct engine_group {
+    char prefix[BANK_NAME_MAX]; /* of its tensors' names */
+    uint32_t group;             /* its id */
+    uint32_t n_expert;          /* experts */
+    uint32_t top_k;             /* experts that a token uses */
+    uint64_t weight_bytes;      /* weights of one expert */
+    uint64_t slot_bytes;        /* memory that one takes in the arena */
+};
+
+/* What a route trace must know of the arena. */
+struct engine_arena {
+    uint64_t budget;   /* bytes of cache; 0: none */
+    uint64_t align;    /* slots are multiples of this, bytes */
+    uint32_t n_groups; /* groups that the policies go round, unused numbers included */
+    uint32_t cuts;     /* how often an arena was cut anew: another number, another arena */
+};
+
+/* The groups, by id. Returns how many were filled in, at most cap. */
+uint32_t engine_groups(struct engine *e, struct engine_group *out, uint32_t cap, struct engine_arena *arena);
+
+/* engine_arena.cuts, without the lock. */
+uint32_t engine_cuts(struct engine *e);
+
+/* The path of the i-th file that has expert tensors, cut to fit. False: there are not so many. */
+bool engine_file_at(struct engine *e, uint32_t i, char *buf, size_t cap);
 
 /* Why some file is read buffered, e.g. for the mode line; "" when all are direct. */
 void engine_buffered_reason(struct engine *e, char *buf, size_t cap);

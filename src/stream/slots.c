@@ -7,10 +7,8 @@
  * on eviction measured 20-30 % of a token in that churn, and it makes every size a multiple of the page size. Here
  * nothing depends on the page size.
  *
- * Size classes: layers differ (a Q6_K down projection in some layers only, say). Slots of the
- * largest size for all would waste up to a third; so bundles within 6 % of each other share a
- * class, and the budget is divided among classes in proportion to their bytes in the bank, which
- * is also in proportion to how often they are used, every layer being visited once per token.
+ * Size classes (classes.c): bundles of about the same size share slots of one size, and the budget is divided
+ * among classes in proportion to their bytes in the bank.
  *
  * Which slot holds a bundle is a direct table over (group, expert): a few kilobytes, no hashing.
  *
@@ -26,10 +24,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "stream/classes.h"
 #include "stream/error.h"
 
-#define SLOTS_HUGE     ((uint64_t)2 << 20)  /* alignment that lets the kernel use huge pages */
-#define SLOTS_STAGING  ((uint64_t)64 << 20) /* bytes a class gets when nothing is kept */
+#define SLOTS_HUGE     ((uint64_t)2 << 20) /* alignment that lets the kernel use huge pages */
 #define SLOTS_NO_GROUP UINT32_MAX
 
 bool slots_idle(const struct slot *s) {
@@ -40,20 +38,6 @@ int32_t slots_find(const struct slots *s, uint32_t group, uint32_t expert) {
     return s->table[s->table_of_group[group] + expert];
 }
 
-/* Groups that are live, largest bundles first. */
-struct size_order {
-    uint64_t slot_bytes; /* of a bundle */
-    uint32_t group;      /* id */
-};
-
-static int size_order_cmp(const void *a, const void *b) {
-    const struct size_order *x = a, *y = b;
-    if (x->slot_bytes != y->slot_bytes) {
-        return x->slot_bytes < y->slot_bytes ? 1 : -1;
-    }
-    return x->group < y->group ? -1 : x->group > y->group;
-}
-
 /* Decide classes and fill class_of_group, table_of_group. Arrays are allocated; n of classes stays 0. */
 static int slots_classify(struct slots *s, const struct bank *b, uint64_t *n_table, struct sluice_error *err) {
     s->n_groups = b->n_groups;
@@ -61,16 +45,21 @@ static int slots_classify(struct slots *s, const struct bank *b, uint64_t *n_tab
     s->table_of_group = calloc(b->n_groups, sizeof *s->table_of_group);
     s->resident = calloc(b->n_groups, sizeof *s->resident);
     s->classes = calloc(b->n_groups, sizeof *s->classes);
-    struct size_order *order = calloc(b->n_groups, sizeof *order);
-    if (!s->class_of_group || !s->table_of_group || !s->resident || !s->classes || !order) {
-        free(order);
-        return sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: out of memory");
+    struct classes_item *item = calloc(b->n_groups, sizeof *item);
+    struct classes_class *cut = calloc(b->n_groups, sizeof *cut);
+    uint32_t *class_of = calloc(b->n_groups, sizeof *class_of);
+    int rc = SLUICE_OK;
+    if (!s->class_of_group || !s->table_of_group || !s->resident || !s->classes || !item || !cut || !class_of) {
+        rc = sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: out of memory");
+        goto done;
     }
     uint32_t n = 0;
     uint64_t align = 4096;
     for (uint32_t i = 0; i < b->n_groups; i++) {
-        if (b->groups[i].n_parts) {
-            order[n++] = (struct size_order){b->groups[i].slot_bytes, i};
+        const struct bank_group *g = &b->groups[i];
+        if (g->n_parts) {
+            item[n++] =
+                (struct classes_item){.slot_bytes = g->slot_bytes, .n_expert = g->n_expert, .top_k = g->top_k, .id = i};
         }
     }
     for (uint32_t i = 0; i < b->n_files; i++) {
@@ -78,35 +67,32 @@ static int slots_classify(struct slots *s, const struct bank *b, uint64_t *n_tab
             align = b->files[i]->io.align;
         }
     }
-    qsort(order, n, sizeof *order, size_order_cmp);
+    s->n_classes = classes_divide(item, n, align, cut, class_of);
+    for (uint32_t i = 0; i < s->n_classes; i++) {
+        s->classes[i].slot_bytes = cut[i].slot_bytes;
+        s->classes[i].bundles = cut[i].bundles;
+        s->classes[i].top_k = cut[i].top_k;
+    }
     *n_table = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const struct bank_group *g = &b->groups[order[i].group];
-        struct slot_class *c = s->n_classes ? &s->classes[s->n_classes - 1] : NULL;
-        if (!c || g->slot_bytes < c->slot_bytes - c->slot_bytes / 16) {
-            c = &s->classes[s->n_classes++];
-            c->slot_bytes = (g->slot_bytes + align - 1) / align * align;
-        }
-        c->bundles += g->n_expert;
-        c->top_k = g->top_k > c->top_k ? g->top_k : c->top_k;
-        s->class_of_group[order[i].group] = (uint32_t)(c - s->classes);
-        s->table_of_group[order[i].group] = (uint32_t)*n_table;
-        *n_table += g->n_expert;
+        s->class_of_group[item[i].id] = class_of[i];
+        s->table_of_group[item[i].id] = (uint32_t)*n_table;
+        *n_table += item[i].n_expert;
     }
-    free(order);
-    return *n_table < INT32_MAX ? SLUICE_OK : sluice_fail(err, SLUICE_ERR_FORMAT, "too many experts");
+    if (*n_table >= INT32_MAX) {
+        rc = sluice_fail(err, SLUICE_ERR_FORMAT, "too many experts");
+    }
+done:
+    free(item);
+    free(cut);
+    free(class_of);
+    return rc;
 }
 
 /* How many slots a class gets from the budget; `bank` is the slot memory of all bundles. */
 static uint32_t slots_share(const struct slot_class *c, uint64_t budget, uint64_t bank) {
-    /* budget * (slot_bytes * bundles / bank) / slot_bytes, exactly: a budget of the bank holds the bank. */
-    uint64_t n = budget >= bank ? c->bundles
-                 : budget       ? (uint64_t)((unsigned __int128)budget * c->bundles / bank)
-                                : SLOTS_STAGING / c->slot_bytes;
-    if (n < c->top_k) {
-        n = c->top_k;
-    }
-    return (uint32_t)(n < c->bundles ? n : c->bundles);
+    const struct classes_class cut = {.slot_bytes = c->slot_bytes, .bundles = c->bundles, .top_k = c->top_k};
+    return classes_share(&cut, budget, bank);
 }
 
 /* The slot memory of all bundles, bytes. */
