@@ -11,19 +11,21 @@
  * that come next; here they are the last to go, so there is no cliff at one token's demand.
  *
  * p is the mean of two decaying frequencies, with half-lives of 4 and of 64 visits: what the text is
- * about now, and what the model likes in general. By replay of real traces with a throw-away
- * simulator of one pool (decode, MiB per token; half-life 8 is one frequency alone):
+ * about now, and what the model likes in general. By replay of real traces (`sluice replay`, 2026-11-30, one pool
+ * of bytes; MiB per generated token; half-life 8 is one frequency alone):
  *
- *     trace, budget MiB      LRU    half-life 8   4 and 64
- *     Qwen3-30B k6    500    785        561          556
- *     Qwen3-30B k6   2000    344        303          295
- *     Qwen3-30B k6   4000    156        139          139
- *     Gemma-4   k6   2000    257        233          224
- *     gpt-oss   k2   2000    627        554          555
+ *     trace, budget MiB      LRU    half-life 8   4 and 64   Belady
+ *     Qwen3-30B k6    500    785        562          558       432
+ *     Qwen3-30B k6   2000    344        300          294       163
+ *     Qwen3-30B k6   4000    156        135          135        58
+ *     Gemma-4   k6   2000    257        237          228       132
+ *     gpt-oss   k2   2000    627        560          555       364
  *
- * Tried and left out: weighting uses by the router's weight (within 0.5 % either way); not admitting
- * a miss that would itself be the victim (at most 0.6 % fewer bytes, at 500 MiB, nothing above: the
- * freshly used, unlikely bundle is the next victim anyway).
+ * Tried and left out (docs/benchmarks.md, "Policy by replay"): other half-lives and mixtures, which gain 1 % on
+ * one trace and lose it on another; the router's probabilities of experts that it did not pick, which gain 13 % of the
+ * bytes of a random router's trace and 1 % of a trained one's, at a second multiplication of each router; weighting
+ * uses by the router's weight (within 0.5 % either way); not admitting a miss that would itself be the victim (at most
+ * 0.6 % fewer bytes, at 500 MiB, nothing above: the freshly used, unlikely bundle is the next victim anyway).
  *
  * Cost: within a group the order can only change when the group is visited, so every group keeps its
  * worst bundle until then, and finding a victim compares one candidate per group.

@@ -13,6 +13,7 @@
  *     through in the order in which reads end; here in the order of the routing.
  *   - Reading ahead: it moves the evictions. The trace says that it was on.
  *   - A budget that was changed on the way.
+ *   - Layers that differ in their number of experts: the head has one number, the largest.
  *
  * A trace without slot sizes (of another program) is replayed in one pool of bytes, which is how that
  * project's figures came about: LRU over 4000 MiB gives the hits that its phone measured.

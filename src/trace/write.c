@@ -142,8 +142,10 @@ static char *put_number(char *p, uint64_t n) {
 /* Eight decimals, zeros at the end left out; whatever the locale. */
 static char *put_real(char *p, float x) {
     if (!isfinite(x)) {
-        memcpy(p, "nan", 3);
-        return p + 3;
+        *p++ = 'n';
+        *p++ = 'a';
+        *p++ = 'n';
+        return p;
     }
     if (x < 0) {
         *p++ = '-';
