@@ -20,7 +20,7 @@ struct engine_read_count {
 /* What was read ahead, and whether that pays. Under the lock. */
 struct engine_foresight {
     uint32_t group;                 /* whose next block is foreseen; UINT32_MAX: none */
-    uint32_t slot[ENGINE_AHEAD];     /* placed for it */
+    uint32_t slot[ENGINE_AHEAD];    /* placed for it */
     uint32_t n;                     /* entries */
     bool recalled;                  /* demand came: those that were not begun are taken back, the others counted */
     float begun;                    /* bundles whose reading began, of those placed: a running mean */

@@ -303,70 +303,39 @@ static void test_rows(void **state) {
 
 /* ---- from files ------------------------------------------------------------------------------ */
 
-static char root[64];
-
-static void put(const char *path, const char *text) {
-    char full[512];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *p = full + strlen(root) + 1; *p; p++) {
-        if (*p == '/') {
-            *p = 0;
-            mkdir(full, 0777);
-            *p = '/';
-        }
-    }
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-}
-
-static int begin(void **state) {
-    (void)state;
-    strcpy(root, "root-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int end(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command);
-}
-
 static void test_facts(void **state) {
     (void)state;
     struct plan_facts f;
     memset(&f, 0xee, sizeof f);
-    plan_facts_read(&f, root); /* nothing to be read */
+    plan_facts_read(&f, unit_root); /* nothing to be read */
     assert_int_equal(f.limits.total, 0);
     assert_int_equal(f.process.anon, 0);
     assert_int_equal(f.process.files, 0);
     assert_int_equal(f.process.data, 0);
     assert_int_equal(f.process.stacks, 0);
-    put("/proc/meminfo", "MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n");
-    put("/proc/self/cgroup", "9:memory:/x\n");
-    put("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "3221225472\n");
-    put("/sys/fs/cgroup/memory/x/memory.usage_in_bytes", "1073741824\n");
-    put("/sys/fs/cgroup/memory/x/memory.stat", "total_inactive_file 536870912\ntotal_active_file 0\n");
-    put("/sys/fs/cgroup/memory/x/memory.max_usage_in_bytes", "1342177280\n");
-    put("/proc/self/status", "Name:\tx\nVmData:\t  819200 kB\nRssAnon:\t  307200 kB\nRssFile:\t   20480 kB\n"
-                             "RssShmem:\t    1024 kB\n");
-    put("/proc/self/maps", "00400000-00500000 rw-p 00000000 00:00 0 [heap]\n"    /* no guard below */
-                           "10000000-10001000 ---p 00000000 00:00 0 \n"          /* a guard */
-                           "10001000-10801000 rw-p 00000000 00:00 0 \n"          /* a stack of 8 MiB */
-                           "20000000-20001000 ---p 00000000 00:00 0 \n"          /* a guard */
-                           "20001000-30001000 rw-p 00000000 00:00 0 \n"          /* too large for a stack */
-                           "40000000-43f00000 ---p 00000000 00:00 0 \n"          /* room of a heap */
-                           "43f00000-44000000 rw-p 00000000 00:00 0 \n"          /* the next heap */
-                           "50000000-50001000 ---p 00000000 00:00 0 \n"          /* a guard */
-                           "50002000-50802000 rw-p 00000000 00:00 0 \n"          /* not above it */
-                           "60000000-60001000 ---p 00000000 08:01 7 /lib/x.so\n" /* a hole in a library */
-                           "60001000-60002000 rw-p 00000000 00:00 0 \n"
-                           "70000000-70001000 ---p 00000000 00:00 0 \n"
-                           "70001000-70002000 rw-p 00000000 08:01 7 /lib/x.so\n" /* a file's */
-                           "rubbish\n");
-    plan_facts_read(&f, root);
+    unit_root_put("/proc/meminfo", "MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n");
+    unit_root_put("/proc/self/cgroup", "9:memory:/x\n");
+    unit_root_put("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "3221225472\n");
+    unit_root_put("/sys/fs/cgroup/memory/x/memory.usage_in_bytes", "1073741824\n");
+    unit_root_put("/sys/fs/cgroup/memory/x/memory.stat", "total_inactive_file 536870912\ntotal_active_file 0\n");
+    unit_root_put("/sys/fs/cgroup/memory/x/memory.max_usage_in_bytes", "1342177280\n");
+    unit_root_put("/proc/self/status", "Name:\tx\nVmData:\t  819200 kB\nRssAnon:\t  307200 kB\nRssFile:\t   20480 kB\n"
+                                       "RssShmem:\t    1024 kB\n");
+    unit_root_put("/proc/self/maps", "00400000-00500000 rw-p 00000000 00:00 0 [heap]\n"    /* no guard below */
+                                     "10000000-10001000 ---p 00000000 00:00 0 \n"          /* a guard */
+                                     "10001000-10801000 rw-p 00000000 00:00 0 \n"          /* a stack of 8 MiB */
+                                     "20000000-20001000 ---p 00000000 00:00 0 \n"          /* a guard */
+                                     "20001000-30001000 rw-p 00000000 00:00 0 \n"          /* too large for a stack */
+                                     "40000000-43f00000 ---p 00000000 00:00 0 \n"          /* room of a heap */
+                                     "43f00000-44000000 rw-p 00000000 00:00 0 \n"          /* the next heap */
+                                     "50000000-50001000 ---p 00000000 00:00 0 \n"          /* a guard */
+                                     "50002000-50802000 rw-p 00000000 00:00 0 \n"          /* not above it */
+                                     "60000000-60001000 ---p 00000000 08:01 7 /lib/x.so\n" /* a hole in a library */
+                                     "60001000-60002000 rw-p 00000000 00:00 0 \n"
+                                     "70000000-70001000 ---p 00000000 00:00 0 \n"
+                                     "70001000-70002000 rw-p 00000000 08:01 7 /lib/x.so\n" /* a file's */
+                                     "rubbish\n");
+    plan_facts_read(&f, unit_root);
     assert_int_equal(f.limits.total, 3072 * MIB);
     assert_int_equal(f.limits.available, 2560 * MIB);
     assert_int_equal(f.process.anon, 301 * MIB);
@@ -383,16 +352,16 @@ static void test_facts(void **state) {
     char rows[256];
     assert_true(plan_rows(&plan, rows, sizeof rows) < (int)sizeof rows);
     assert_non_null(strstr(rows, "untouched 491"));
-    assert_int_equal(plan_cgroup_peak(root), 1280 * MIB);
+    assert_int_equal(plan_cgroup_peak(unit_root), 1280 * MIB);
     /* A group that only the host can see: the mount's root is ours. */
-    put("/proc/self/cgroup", "9:memory:/nowhere/y\n0::/z\n");
-    assert_int_equal(plan_cgroup_peak(root), 0);
-    put("/sys/fs/cgroup/memory/memory.max_usage_in_bytes", "4096\n");
-    assert_int_equal(plan_cgroup_peak(root), 4096);
-    put("/proc/self/cgroup", "0::/z\n");
-    assert_int_equal(plan_cgroup_peak(root), 0);
-    put("/sys/fs/cgroup/z/memory.peak", "8192\n");
-    assert_int_equal(plan_cgroup_peak(root), 8192);
+    unit_root_put("/proc/self/cgroup", "9:memory:/nowhere/y\n0::/z\n");
+    assert_int_equal(plan_cgroup_peak(unit_root), 0);
+    unit_root_put("/sys/fs/cgroup/memory/memory.max_usage_in_bytes", "4096\n");
+    assert_int_equal(plan_cgroup_peak(unit_root), 4096);
+    unit_root_put("/proc/self/cgroup", "0::/z\n");
+    assert_int_equal(plan_cgroup_peak(unit_root), 0);
+    unit_root_put("/sys/fs/cgroup/z/memory.peak", "8192\n");
+    assert_int_equal(plan_cgroup_peak(unit_root), 8192);
 }
 
 static void test_floor(void **state) {
@@ -416,7 +385,7 @@ int main(void) {
         cmocka_unit_test(test_off),     cmocka_unit_test(test_fixed),
         cmocka_unit_test(test_auto),    cmocka_unit_test(test_floor),
         cmocka_unit_test(test_ceiling), cmocka_unit_test(test_does_not_fit),
-        cmocka_unit_test(test_rows),    cmocka_unit_test_setup_teardown(test_facts, begin, end),
+        cmocka_unit_test(test_rows),    cmocka_unit_test_setup_teardown(test_facts, unit_root_begin, unit_root_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,59 +12,28 @@
 #include "bench/machine.h"
 #include "unit.h"
 
-static char root[64];
-
-/* Write a file under the root, with the directories that it needs. */
-static void put(const char *path, const char *text) {
-    char full[512];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *p = full + strlen(root) + 1; *p; p++) {
-        if (*p == '/') {
-            *p = '\0';
-            assert_true(mkdir(full, 0755) == 0 || errno == EEXIST);
-            *p = '/';
-        }
-    }
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-}
-
-static int setup(void **state) {
-    (void)state;
-    strcpy(root, "machine-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", root);
-    return system(command);
-}
-
+/* Write a file under the unit_root, with the directories that it needs. */
 static void test_state(void **state) {
     (void)state;
     struct bench_state s;
-    bench_state_read(&s, root); /* nothing is there */
+    bench_state_read(&s, unit_root); /* nothing is there */
     assert_true(s.load == -1 && s.steal_s == -1 && s.mhz == 0 && s.available == 0);
-    put("/proc/loadavg", "1.25 0.50 0.10 2/300 4242\n");
-    put("/proc/stat", "cpu  10 20 30 40 50 60 70 800 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n");
-    put("/proc/meminfo", "MemTotal:       1000 kB\nMemFree:  10 kB\nMemAvailable:    500 kB\n");
-    put("/proc/cpuinfo", "processor\t: 0\nmodel name\t: A Processor  @ 2 GHz\ncpu MHz\t\t: 2300.5\n");
-    bench_state_read(&s, root);
+    unit_root_put("/proc/loadavg", "1.25 0.50 0.10 2/300 4242\n");
+    unit_root_put("/proc/stat", "cpu  10 20 30 40 50 60 70 800 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\n");
+    unit_root_put("/proc/meminfo", "MemTotal:       1000 kB\nMemFree:  10 kB\nMemAvailable:    500 kB\n");
+    unit_root_put("/proc/cpuinfo", "processor\t: 0\nmodel name\t: A Processor  @ 2 GHz\ncpu MHz\t\t: 2300.5\n");
+    bench_state_read(&s, unit_root);
     assert_true(s.load == 1.25 && s.mhz == 2300.5);
     assert_int_equal(s.available, 500 * 1024);
     assert_true(s.steal_s == 800.0 / (double)sysconf(_SC_CLK_TCK));
     /* The driver knows better, where there is one. */
-    put("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "3000000\n");
-    put("/sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "1000000\n");
-    put("/proc/stat", "cpu  10 20 30\n"); /* an old kernel */
-    bench_state_read(&s, root);
+    unit_root_put("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "3000000\n");
+    unit_root_put("/sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "1000000\n");
+    unit_root_put("/proc/stat", "cpu  10 20 30\n"); /* an old kernel */
+    bench_state_read(&s, unit_root);
     assert_true(s.mhz == 2000 && s.steal_s == -1);
     struct bench_machine m;
-    bench_machine_read(&m, ".", root);
+    bench_machine_read(&m, ".", unit_root);
     assert_string_equal(m.processor, "A Processor  @ 2 GHz");
     assert_int_equal(m.memory, 1000 * 1024);
     assert_string_equal(m.file_system, "");
@@ -75,7 +44,7 @@ static void test_state(void **state) {
 static void no_group(const char *why) {
     struct bench_cgroup g;
     struct sluice_error err;
-    assert_int_equal(bench_cgroup_create(&g, "sluice-bench-1-1", 1 << 20, root, &err), SLUICE_ERR_IO);
+    assert_int_equal(bench_cgroup_create(&g, "sluice-bench-1-1", 1 << 20, unit_root, &err), SLUICE_ERR_IO);
     assert_string_equal(g.dir, "");
     if (!strstr(err.message, why)) {
         fail_msg("'%s' is not in '%s'", why, err.message);
@@ -88,7 +57,7 @@ static void no_group(const char *why) {
 static bool there(const char *path) {
     char full[512];
     struct stat st;
-    snprintf(full, sizeof full, "%s%s", root, path);
+    snprintf(full, sizeof full, "%s%s", unit_root, path);
     return stat(full, &st) == 0;
 }
 
@@ -99,20 +68,20 @@ static bool there(const char *path) {
 static void test_no_cgroup(void **state) {
     (void)state;
     no_group("no memory cgroups are mounted");
-    put("/proc/self/mountinfo",
-        "31 23 0:28 / /cg/cpu rw - cgroup cgroup rw,cpu\n27 1 254:0 / / rw - ext4 /dev/vda rw\n");
+    unit_root_put("/proc/self/mountinfo",
+                  "31 23 0:28 / /cg/cpu rw - cgroup cgroup rw,cpu\n27 1 254:0 / / rw - ext4 /dev/vda rw\n");
     no_group("no memory cgroups are mounted");
-    put("/proc/self/mountinfo", "31 23 0:28 / /cg/memory rw,relatime - cgroup cgroup rw,memory\n"
-                                "32 23 0:29 / /cg/unified rw,relatime - cgroup2 cgroup2 rw\n");
-    put("/proc/self/cgroup", "4:memory:/a/b\n0::/c\n");
+    unit_root_put("/proc/self/mountinfo", "31 23 0:28 / /cg/memory rw,relatime - cgroup cgroup rw,memory\n"
+                                          "32 23 0:29 / /cg/unified rw,relatime - cgroup2 cgroup2 rw\n");
+    unit_root_put("/proc/self/cgroup", "4:memory:/a/b\n0::/c\n");
     no_group("/cg/memory"); /* not even the mount point is there; version 1 has the controller */
-    put("/cg/memory/a/b/cgroup.procs", "");
-    put("/cg/unified/c/cgroup.procs", "");
+    unit_root_put("/cg/memory/a/b/cgroup.procs", "");
+    unit_root_put("/cg/unified/c/cgroup.procs", "");
     no_group("/cg/memory");
     assert_false(there("/cg/memory/a/b/sluice-bench-1-1"));
     assert_false(there("/cg/memory/a/sluice-bench-1-1"));
     assert_false(there("/cg/memory/sluice-bench-1-1"));
-    put("/proc/self/mountinfo", "32 23 0:29 / /cg/unified rw,relatime - cgroup2 cgroup2 rw\n");
+    unit_root_put("/proc/self/mountinfo", "32 23 0:29 / /cg/unified rw,relatime - cgroup2 cgroup2 rw\n");
     no_group("/cg/unified");
     assert_false(there("/cg/unified/c/sluice-bench-1-1"));
     assert_false(there("/cg/unified/sluice-bench-1-1"));
@@ -122,16 +91,16 @@ static void test_no_cgroup(void **state) {
 static void test_counts(void **state) {
     (void)state;
     struct bench_cgroup g = {.version = 1};
-    snprintf(g.dir, sizeof g.dir, "%s/g", root);
-    put("/g/memory.max_usage_in_bytes", "12345\n");
-    put("/g/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
+    snprintf(g.dir, sizeof g.dir, "%s/g", unit_root);
+    unit_root_put("/g/memory.max_usage_in_bytes", "12345\n");
+    unit_root_put("/g/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
     assert_int_equal(bench_cgroup_peak(&g), 12345);
     assert_int_equal(bench_cgroup_kills(&g), 3);
     g.version = 2;
     assert_int_equal(bench_cgroup_peak(&g), 0); /* kernels before 5.19 */
     assert_int_equal(bench_cgroup_kills(&g), 0);
-    put("/g/memory.peak", "678\n");
-    put("/g/memory.events", "low 0\nhigh 7\nmax 9\noom 2\noom_kill 1\noom_group_kill 5\n");
+    unit_root_put("/g/memory.peak", "678\n");
+    unit_root_put("/g/memory.events", "low 0\nhigh 7\nmax 9\noom 2\noom_kill 1\noom_group_kill 5\n");
     assert_int_equal(bench_cgroup_peak(&g), 678);
     assert_int_equal(bench_cgroup_kills(&g), 1);
     assert_false(bench_cgroup_remove(&g)); /* a directory with files is no group and stays */
@@ -140,9 +109,9 @@ static void test_counts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_state, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_cgroup, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_counts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_state, unit_root_begin, unit_root_end),
+        cmocka_unit_test_setup_teardown(test_no_cgroup, unit_root_begin, unit_root_end),
+        cmocka_unit_test_setup_teardown(test_counts, unit_root_begin, unit_root_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,11 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -75,4 +77,49 @@ bool unit_uring_allowed(void) {
 void unit_skipped(void **state) {
     (void)state;
     skip();
+}
+
+char unit_root[64];
+
+int unit_root_begin(void **state) {
+    (void)state;
+    strcpy(unit_root, "root-XXXXXX");
+    return mkdtemp(unit_root) ? 0 : -1;
+}
+
+int unit_root_end(void **state) {
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", unit_root);
+    return system(command);
+}
+
+void unit_root_put(const char *path, const char *text) {
+    char full[512];
+    snprintf(full, sizeof full, "%s%s", unit_root, path);
+    for (char *p = full + strlen(unit_root) + 1; *p; p++) {
+        if (*p == '/') {
+            *p = 0;
+            assert_true(mkdir(full, 0777) == 0 || errno == EEXIST);
+            *p = '/';
+        }
+    }
+    FILE *f = fopen(full, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+void unit_in_turkish(void (*check)(void)) {
+    /* Made here, since few machines have it. */
+    if (system("localedef -c -i tr_TR -f ISO-8859-9 ./tr_TR.ISO-8859-9 >/dev/null 2>&1") < 0 ||
+        access("tr_TR.ISO-8859-9/LC_CTYPE", R_OK) || setenv("LOCPATH", ".", 1) ||
+        !setlocale(LC_ALL, "tr_TR.ISO-8859-9")) {
+        unsetenv("LOCPATH");
+        skip();
+    }
+    assert_string_equal(localeconv()->decimal_point, ",");
+    check();
+    setlocale(LC_ALL, "C");
+    unsetenv("LOCPATH");
 }

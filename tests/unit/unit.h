@@ -28,6 +28,18 @@ uint32_t unit_random(uint64_t *seed);
 /* Does the kernel let this process have an io_uring? When not, says so, once. */
 bool unit_uring_allowed(void);
 
+/*
+ * A made-up file system root, for what reads /proc and /sys: setup and teardown functions for cmocka, its
+ * directory, and a way to write a file under it, with the directories that it needs.
+ */
+int unit_root_begin(void **state);
+int unit_root_end(void **state);
+extern char unit_root[64];
+void unit_root_put(const char *path, const char *text);
+
+/* Run `check` in a locale whose decimal sign is a comma and whose I is not i; the test is skipped without one. */
+void unit_in_turkish(void (*check)(void));
+
 /* A test that says it is skipped. */
 void unit_skipped(void **state);
 
