@@ -41,7 +41,8 @@ static int plan_variant(struct bench *b, const char *text, struct bench_variant 
     char *argv[BENCH_WORDS_MAX + 2];
     if (name == 0 || name >= sizeof v->name || strcspn(text, " \t,") < name) {
         return cli_fail(CLI_EXIT_USAGE, command,
-                        "--variant '%s': must be \"NAME: options\", e.g. \"lru: --cache-policy lru\"", text);
+                        "--variant '%s': must be \"NAME: options\", the name one word, e.g. \"lru: --cache-policy lru\"",
+                        text);
     }
     snprintf(v->name, sizeof v->name, "%.*s", (int)name, text);
     if (strlen(colon + 1) >= sizeof v->text) {
