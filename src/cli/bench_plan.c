@@ -40,9 +40,9 @@ static int plan_variant(struct bench *b, const char *text, struct bench_variant 
     struct cli_config ignored;
     char *argv[BENCH_WORDS_MAX + 2];
     if (name == 0 || name >= sizeof v->name || strcspn(text, " \t,") < name) {
-        return cli_fail(CLI_EXIT_USAGE, command,
-                        "--variant '%s': must be \"NAME: options\", the name one word, e.g. \"lru: --cache-policy lru\"",
-                        text);
+        return cli_fail(
+            CLI_EXIT_USAGE, command,
+            "--variant '%s': must be \"NAME: options\", the name one word, e.g. \"lru: --cache-policy lru\"", text);
     }
     snprintf(v->name, sizeof v->name, "%.*s", (int)name, text);
     if (strlen(colon + 1) >= sizeof v->text) {
