@@ -72,6 +72,7 @@ static uint32_t window_acquire(struct window *w, struct kernel_job *j) {
     w->status = engine_acquire(j->engine, &want, w->slot, &got, &w->err);
     if (w->status) {
         atomic_store_explicit(&j->failed, true, memory_order_relaxed);
+        engine_wake(j->engine); /* threads that sleep would not hear of it otherwise */
         return 0;
     }
     for (uint32_t i = 0; i < n && got; i++) {
