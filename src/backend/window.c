@@ -46,7 +46,9 @@ static uint32_t window_give_back(struct window *w, struct kernel_job *j, bool al
             w->open--;
         }
     }
-    engine_release(j->engine, w->slot, n);
+    if (n) { /* a release of nothing would wake whoever sleeps, the caller too, to look again and again */
+        engine_release(j->engine, w->slot, n);
+    }
     return n;
 }
 
