@@ -31,7 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORESEE_STEPS = 256 }; /* nodes looked at in search of a router, at most */
+#include "backend/weights.h"
 
 void foresee_init(struct foresee *f, kernel_traits_fn traits) {
     *f = (struct foresee){.traits = traits, .last = UINT32_MAX};
@@ -41,28 +41,6 @@ void foresee_free(struct foresee *f) {
     free(f->router);
     free(f->scratch);
     memset(f, 0, sizeof *f);
-}
-
-static bool foresee_leaf(const struct ggml_tensor *t) {
-    return t && t->op == GGML_OP_NONE && t->buffer && ggml_backend_buffer_is_host(t->buffer) && t->data;
-}
-
-/* The matmul that gives a number per expert, among the nodes that t comes from. */
-static const struct ggml_tensor *foresee_find(const struct ggml_tensor *t, uint32_t n_expert, int *steps) {
-    if (!t || t->op == GGML_OP_NONE || --*steps < 0) {
-        return NULL;
-    }
-    if (t->op == GGML_OP_MUL_MAT) {
-        const bool router = foresee_leaf(t->src[0]) && t->src[0]->ne[1] == n_expert && t->src[0]->ne[2] == 1;
-        return router ? t : NULL;
-    }
-    for (int i = 0; i < 2; i++) {
-        const struct ggml_tensor *found = foresee_find(t->src[i], n_expert, steps);
-        if (found) {
-            return found;
-        }
-    }
-    return NULL;
 }
 
 void foresee_learn(struct foresee *f, const struct ggml_tensor *node, uint32_t group, uint32_t n_expert) {
@@ -89,14 +67,14 @@ void foresee_learn(struct foresee *f, const struct ggml_tensor *node, uint32_t g
         return;
     }
     r->looked = true;
-    int steps = FORESEE_STEPS;
-    const struct ggml_tensor *m = foresee_find(node->src[2], n_expert, &steps);
+    struct weights_router found;
+    const struct ggml_tensor *m = weights_matmul(node->src[2], n_expert, &found);
     if (!m) {
         return;
     }
     const struct ggml_tensor *in = m->src[1];
     r->weight = m->src[0];
-    if (in->op == GGML_OP_MUL && foresee_leaf(in->src[1]) && in->src[1]->type == GGML_TYPE_F32 &&
+    if (in->op == GGML_OP_MUL && weights_leaf(in->src[1]) && in->src[1]->type == GGML_TYPE_F32 &&
         ggml_nelements(in->src[1]) == r->weight->ne[0]) {
         r->norm = in->src[1];
     }

@@ -57,7 +57,7 @@ const struct ggml_tensor *weights_find(struct ggml_cgraph *g, int i, const struc
     return base && found->data && base->buffer && ggml_backend_buffer_is_host(base->buffer) ? found : NULL;
 }
 
-static bool weights_leaf(const struct ggml_tensor *t) {
+bool weights_leaf(const struct ggml_tensor *t) {
     return t && t->op == GGML_OP_NONE && t->buffer && ggml_backend_buffer_is_host(t->buffer) && t->data;
 }
 
@@ -92,18 +92,20 @@ static const struct ggml_tensor *weights_origin(const struct ggml_tensor *t) {
     return t;
 }
 
-bool weights_router(const struct ggml_tensor *node, uint32_t n_expert, struct weights_router *r) {
+const struct ggml_tensor *weights_matmul(const struct ggml_tensor *ids, uint32_t n_expert, struct weights_router *r) {
     int steps = WEIGHTS_STEPS;
     *r = (struct weights_router){0};
-    const struct ggml_tensor *m = weights_search(node->src[2], n_expert, &steps, r);
+    const struct ggml_tensor *m = weights_search(ids, n_expert, &steps, r);
+    r->matrix = m ? m->src[0] : NULL;
+    return m;
+}
+
+bool weights_router(const struct ggml_tensor *node, uint32_t n_expert, struct weights_router *r) {
+    const struct ggml_tensor *m = weights_matmul(node->src[2], n_expert, r);
     if (!m || m->src[0]->ne[0] != node->src[1]->ne[0] || weights_origin(m->src[1]) != weights_origin(node->src[1])) {
         return false;
     }
-    if (r->bias && (r->bias->type != GGML_TYPE_F32 || ggml_nelements(r->bias) != n_expert)) {
-        return false;
-    }
-    r->matrix = m->src[0];
-    return true;
+    return !r->bias || (r->bias->type == GGML_TYPE_F32 && ggml_nelements(r->bias) == n_expert);
 }
 
 bool weights_probs(const struct weights_router *r, kernel_traits_fn traits, const struct ggml_tensor *node,

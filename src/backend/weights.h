@@ -27,6 +27,15 @@ struct weights_router {
     bool sigmoid;                     /* scores are sigmoids; else softmax over all experts */
 };
 
+/* Weights in memory that the program reads in place. */
+bool weights_leaf(const struct ggml_tensor *t);
+
+/*
+ * The router's matmul behind the ids of a block, or NULL; *r gets its matrix and what lies on the way, to
+ * be checked before it is used.
+ */
+const struct ggml_tensor *weights_matmul(const struct ggml_tensor *ids, uint32_t n_expert, struct weights_router *r);
+
 /*
  * The router behind the expert matmul `node`, when it multiplies the same input as the experts do: then
  * its scores can be computed from what is in memory. False: it does not, or was not found.
