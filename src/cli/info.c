@@ -2,12 +2,12 @@
  * info.c - `sluice info`: what a model needs, from its metadata alone.
  */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "runner/info.h"
@@ -91,14 +91,6 @@ static void print_info(FILE *out, const struct sluice_gguf *g, const struct slui
     }
 }
 
-static bool put(json_t *object, const char *key, json_t *value) {
-    return json_object_set_new(object, key, value) == 0;
-}
-
-static bool put_count(json_t *object, const char *key, uint64_t n) {
-    return put(object, key, json_integer((json_int_t)n));
-}
-
 /* A string from a file: whatever is not UTF-8 is replaced. */
 static json_t *clean_string(const char *text) {
     size_t n = 0;
@@ -112,11 +104,12 @@ static json_t *types_json(const struct sluice_info *i) {
     json_t *o = json_object();
     for (uint32_t t = 0; t < i->n_types; t++) {
         json_t *type = json_object();
-        bool ok = put_count(type, "bytes", i->types[t].bytes) && put_count(type, "tensors", i->types[t].tensors);
+        bool ok =
+            cli_json_count(type, "bytes", i->types[t].bytes) && cli_json_count(type, "tensors", i->types[t].tensors);
         if (!ok) {
             json_decref(type);
         }
-        if (!ok || !put(o, i->types[t].name, type)) {
+        if (!ok || !cli_json_put(o, i->types[t].name, type)) {
             json_decref(o);
             return NULL;
         }
@@ -128,8 +121,8 @@ static json_t *shards_json(const struct sluice_gguf *g) {
     json_t *list = json_array();
     for (uint32_t s = 0; s < g->n_shards; s++) {
         json_t *o = json_object();
-        bool ok = put(o, "path", clean_string(g->shards[s].path)) && put_count(o, "bytes", g->shards[s].bytes) &&
-                  put_count(o, "tensors", g->shards[s].tensors);
+        bool ok = cli_json_put(o, "path", clean_string(g->shards[s].path)) &&
+                  cli_json_count(o, "bytes", g->shards[s].bytes) && cli_json_count(o, "tensors", g->shards[s].tensors);
         if (!ok) {
             json_decref(o);
         }
@@ -143,21 +136,19 @@ static json_t *shards_json(const struct sluice_gguf *g) {
 
 static json_t *info_json(const struct sluice_gguf *g, const struct sluice_info *i) {
     json_t *o = json_object();
-    bool ok = put(o, "architecture", clean_string(g->architecture)) && put(o, "name", clean_string(g->name)) &&
-              put_count(o, "layers", i->layers) && put_count(o, "moe_layers", i->moe_layers) &&
-              put_count(o, "context", i->context) && put_count(o, "experts", i->experts) &&
-              put_count(o, "top_k", i->top_k_max) && put_count(o, "top_k_min", i->top_k_min) &&
-              put_count(o, "expert_tensors", i->expert_tensors) && put_count(o, "expert_bytes", i->bundle_max) &&
-              put_count(o, "expert_bytes_min", i->bundle_min) && put_count(o, "layer_demand_bytes", i->layer_bytes) &&
-              put_count(o, "token_demand_bytes", i->token_bytes) && put_count(o, "bank_bytes", i->expert_bytes) &&
-              put_count(o, "dense_bytes", i->dense_bytes) && put_count(o, "total_bytes", i->total_bytes) &&
-              put_count(o, "file_bytes", i->file_bytes) && put(o, "types", types_json(i)) &&
-              put(o, "shards", shards_json(g));
-    if (!ok) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
+    bool ok = cli_json_put(o, "architecture", clean_string(g->architecture)) &&
+              cli_json_put(o, "name", clean_string(g->name)) && cli_json_count(o, "layers", i->layers) &&
+              cli_json_count(o, "moe_layers", i->moe_layers) && cli_json_count(o, "context", i->context) &&
+              cli_json_count(o, "experts", i->experts) && cli_json_count(o, "top_k", i->top_k_max) &&
+              cli_json_count(o, "top_k_min", i->top_k_min) && cli_json_count(o, "expert_tensors", i->expert_tensors) &&
+              cli_json_count(o, "expert_bytes", i->bundle_max) &&
+              cli_json_count(o, "expert_bytes_min", i->bundle_min) &&
+              cli_json_count(o, "layer_demand_bytes", i->layer_bytes) &&
+              cli_json_count(o, "token_demand_bytes", i->token_bytes) &&
+              cli_json_count(o, "bank_bytes", i->expert_bytes) && cli_json_count(o, "dense_bytes", i->dense_bytes) &&
+              cli_json_count(o, "total_bytes", i->total_bytes) && cli_json_count(o, "file_bytes", i->file_bytes) &&
+              cli_json_put(o, "types", types_json(i)) && cli_json_put(o, "shards", shards_json(g));
+    return cli_json_whole(o, ok);
 }
 
 /* The page in memory first: it is written as a whole or the command fails. To be freed; NULL: no memory. */

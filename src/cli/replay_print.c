@@ -7,11 +7,11 @@
  * cache whose contents follow from it; that is what a run would read.
  */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/replay.h"
 
 static const double MIB = 1024.0 * 1024.0;
@@ -110,63 +110,52 @@ int replay_print(const struct replay_report *r) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Put `value` into `object`, taking it over. False when either is NULL or memory is short. */
-static bool put(json_t *object, const char *key, json_t *value) {
-    return json_object_set_new(object, key, value) == 0;
-}
-
-static bool put_count(json_t *object, const char *key, uint64_t n) {
-    return put(object, key, json_integer((json_int_t)n));
-}
-
-/* `o` if all of it is there, else NULL. */
-static json_t *whole(json_t *o, bool ok) {
-    if (!ok) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
-}
-
 static json_t *counts_json(const struct replay_counts *n) {
     json_t *o = json_object();
-    return whole(o,
-                 put_count(o, "tokens", n->steps) && put_count(o, "blocks", n->blocks) &&
-                     put_count(o, "routed", n->routed) && put_count(o, "hits", n->hits) &&
-                     put_count(o, "misses", n->misses) && put_count(o, "hit_bytes", n->hit_bytes) &&
-                     put_count(o, "miss_bytes", n->miss_bytes) && put(o, "hit_rate", json_real(hit_rate(n) / 100)) &&
-                     put(o, "mib_per_token", json_real(n->steps ? (double)n->miss_bytes / MIB / (double)n->steps : 0)));
+    return cli_json_whole(
+        o,
+        cli_json_count(o, "tokens", n->steps) && cli_json_count(o, "blocks", n->blocks) &&
+            cli_json_count(o, "routed", n->routed) && cli_json_count(o, "hits", n->hits) &&
+            cli_json_count(o, "misses", n->misses) && cli_json_count(o, "hit_bytes", n->hit_bytes) &&
+            cli_json_count(o, "miss_bytes", n->miss_bytes) &&
+            cli_json_put(o, "hit_rate", json_real(hit_rate(n) / 100)) &&
+            cli_json_put(o, "mib_per_token", json_real(n->steps ? (double)n->miss_bytes / MIB / (double)n->steps : 0)));
 }
 
 /* What a lossy setting leaves out. */
 static json_t *lost_json(const struct replay_counts *n) {
     json_t *o = json_object();
-    return whole(o, put_count(o, "examined", n->examined) && put_count(o, "left_out", n->lost) &&
-                        put_count(o, "reads_avoided", n->lost_reads) && put_count(o, "bytes_avoided", n->lost_bytes) &&
-                        put(o, "weight", json_real(n->weight)) && put(o, "weight_left_out", json_real(n->lost_weight)));
+    return cli_json_whole(o, cli_json_count(o, "examined", n->examined) && cli_json_count(o, "left_out", n->lost) &&
+                                 cli_json_count(o, "reads_avoided", n->lost_reads) &&
+                                 cli_json_count(o, "bytes_avoided", n->lost_bytes) &&
+                                 cli_json_put(o, "weight", json_real(n->weight)) &&
+                                 cli_json_put(o, "weight_left_out", json_real(n->lost_weight)));
 }
 
 static json_t *line_json(const struct replay_report *r, const struct replay_line *l) {
     const struct replay_counts *g = &l->result.phase[TRACE_GENERATION], *w = &l->what_if.phase[TRACE_GENERATION];
     json_t *o = json_object();
-    bool ok = put(o, "policy", json_string(replay_policy_name(l->policy))) && put_count(o, "budget_bytes", l->budget) &&
-              put(o, "below_token_demand", json_boolean(replay_below_demand(r, l))) &&
-              put_count(o, "cache_bytes", l->result.cache_bytes) && put_count(o, "slots", l->result.slots) &&
-              put_count(o, "evictions", l->result.evictions) &&
-              put(o, "prompt", counts_json(&l->result.phase[TRACE_PROMPT])) && put(o, "generation", counts_json(g));
+    bool ok = cli_json_put(o, "policy", json_string(replay_policy_name(l->policy))) &&
+              cli_json_count(o, "budget_bytes", l->budget) &&
+              cli_json_put(o, "below_token_demand", json_boolean(replay_below_demand(r, l))) &&
+              cli_json_count(o, "cache_bytes", l->result.cache_bytes) && cli_json_count(o, "slots", l->result.slots) &&
+              cli_json_count(o, "evictions", l->result.evictions) &&
+              cli_json_put(o, "prompt", counts_json(&l->result.phase[TRACE_PROMPT])) &&
+              cli_json_put(o, "generation", counts_json(g));
     if (is_lossy(l)) {
-        ok = ok && put_count(o, "n_expert_used", l->lossy.n_expert_used) && put(o, "drop", json_real(l->lossy.drop)) &&
-             put(o, "left_out", lost_json(g)) && put(o, "of_the_lossless_run", lost_json(w)) &&
-             put(o, "reads_avoided_percent", json_real(percent((double)w->lost_reads, (double)w->misses))) &&
-             put(o, "weight_left_out_percent", json_real(percent(w->lost_weight, w->weight)));
+        ok = ok && cli_json_count(o, "n_expert_used", l->lossy.n_expert_used) &&
+             cli_json_put(o, "drop", json_real(l->lossy.drop)) && cli_json_put(o, "left_out", lost_json(g)) &&
+             cli_json_put(o, "of_the_lossless_run", lost_json(w)) &&
+             cli_json_put(o, "reads_avoided_percent", json_real(percent((double)w->lost_reads, (double)w->misses))) &&
+             cli_json_put(o, "weight_left_out_percent", json_real(percent(w->lost_weight, w->weight)));
     }
     if (r->plan->disk > 0) {
         double apart, together;
         replay_predict(r->plan, l, &apart, &together);
-        ok = ok && put(o, "tokens_per_second_least", json_real(apart)) &&
-             put(o, "tokens_per_second_most", json_real(together));
+        ok = ok && cli_json_put(o, "tokens_per_second_least", json_real(apart)) &&
+             cli_json_put(o, "tokens_per_second_most", json_real(together));
     }
-    return whole(o, ok);
+    return cli_json_whole(o, ok);
 }
 
 /* Text of a file, which need not be UTF-8: a byte that JSON cannot hold becomes a question mark. */
@@ -184,22 +173,22 @@ static json_t *text_json(const char *text) {
 static json_t *report_json(const struct replay_report *r) {
     const struct trace_head *h = &r->trace.head;
     json_t *o = json_object(), *lines = json_array();
-    bool ok = put(o, "trace", text_json(r->path)) && put(o, "model", text_json(h->model)) &&
-              put(o, "architecture", text_json(h->arch)) && put_count(o, "layers", h->n_layers) &&
-              put_count(o, "experts", h->n_expert) && put_count(o, "experts_per_token", h->n_expert_used) &&
-              put_count(o, "turns", r->facts.turns) && put_count(o, "bank_bytes", r->facts.bank_bytes) &&
-              put_count(o, "token_bytes", r->facts.token_bytes) &&
-              put(o, "recorded_prompt", counts_json(&r->facts.phase[TRACE_PROMPT])) &&
-              put(o, "recorded_generation", counts_json(&r->facts.phase[TRACE_GENERATION]));
+    bool ok = cli_json_put(o, "trace", text_json(r->path)) && cli_json_put(o, "model", text_json(h->model)) &&
+              cli_json_put(o, "architecture", text_json(h->arch)) && cli_json_count(o, "layers", h->n_layers) &&
+              cli_json_count(o, "experts", h->n_expert) && cli_json_count(o, "experts_per_token", h->n_expert_used) &&
+              cli_json_count(o, "turns", r->facts.turns) && cli_json_count(o, "bank_bytes", r->facts.bank_bytes) &&
+              cli_json_count(o, "token_bytes", r->facts.token_bytes) &&
+              cli_json_put(o, "recorded_prompt", counts_json(&r->facts.phase[TRACE_PROMPT])) &&
+              cli_json_put(o, "recorded_generation", counts_json(&r->facts.phase[TRACE_GENERATION]));
     if (h->engine) {
-        ok = ok && put(o, "recorded_policy", text_json(h->policy)) &&
-             put_count(o, "recorded_budget_bytes", h->budget) &&
-             put(o, "recorded_lookahead", json_boolean(h->lookahead));
+        ok = ok && cli_json_put(o, "recorded_policy", text_json(h->policy)) &&
+             cli_json_count(o, "recorded_budget_bytes", h->budget) &&
+             cli_json_put(o, "recorded_lookahead", json_boolean(h->lookahead));
     }
     for (size_t i = 0; i < r->n_lines && ok; i++) {
         ok = json_array_append_new(lines, line_json(r, &r->lines[i])) == 0;
     }
-    return whole(o, put(o, "replays", lines) && ok);
+    return cli_json_whole(o, cli_json_put(o, "replays", lines) && ok);
 }
 
 int replay_print_json(const struct replay_report *r, size_t n) {
@@ -209,7 +198,7 @@ int replay_print_json(const struct replay_report *r, size_t n) {
     for (size_t i = 0; i < n && ok; i++) {
         ok = json_array_append_new(traces, report_json(&r[i])) == 0;
     }
-    o = whole(o, put(o, "traces", traces) && ok);
+    o = cli_json_whole(o, cli_json_put(o, "traces", traces) && ok);
     char *page = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(o);
     if (!page) {

@@ -10,10 +10,10 @@
  * The JSON object has the same numbers in base units: bytes, seconds, tokens. Fields are added, never
  * renamed.
  */
+#include "cli/json.h"
 #include "cli/summary.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,46 +131,37 @@ void cli_summary_print(const struct cli_report *r, FILE *out) {
     fputc('\n', out);
 }
 
-/* Put `value` into `object`, taking it over. False when either is NULL or memory is short. */
-static bool put(json_t *object, const char *key, json_t *value) {
-    return json_object_set_new(object, key, value) == 0;
-}
-
-static bool put_count(json_t *object, const char *key, uint64_t n) {
-    return put(object, key, json_integer((json_int_t)n));
-}
-
 static json_t *phase_json(const struct cli_phase *p, bool streaming) {
     json_t *o = json_object();
     const struct sluice_phase_stats *c = &p->counted;
     const struct sluice_step *t = &p->times.sum;
-    bool ok = put_count(o, "tokens", p->tokens) && put(o, "seconds", json_real(p->seconds)) &&
-              put(o, "tokens_per_second", json_real(ratio((double)p->tokens, p->seconds))) &&
-              put_count(o, "steps", p->times.steps) && put(o, "step_seconds", json_real(t->wall_s)) &&
-              put(o, "other_seconds", json_real(t->other_s)) && put_count(o, "minor_faults", t->minor_faults) &&
-              put_count(o, "major_faults", t->major_faults) && put(o, "cpu_seconds", json_real(t->cpu_s));
+    bool ok = cli_json_count(o, "tokens", p->tokens) && cli_json_put(o, "seconds", json_real(p->seconds)) &&
+              cli_json_put(o, "tokens_per_second", json_real(ratio((double)p->tokens, p->seconds))) &&
+              cli_json_count(o, "steps", p->times.steps) && cli_json_put(o, "step_seconds", json_real(t->wall_s)) &&
+              cli_json_put(o, "other_seconds", json_real(t->other_s)) &&
+              cli_json_count(o, "minor_faults", t->minor_faults) &&
+              cli_json_count(o, "major_faults", t->major_faults) && cli_json_put(o, "cpu_seconds", json_real(t->cpu_s));
     if (streaming) {
-        ok = ok && put_count(o, "read_bytes", c->read_bytes) && put_count(o, "reads", c->reads) &&
-             put(o, "mib_per_token", json_real(mib_per_token(p))) && put_count(o, "routed", c->routed) &&
-             put_count(o, "hits", c->hits) && put_count(o, "misses", c->misses) &&
-             put_count(o, "hit_bytes", c->hit_bytes) && put_count(o, "miss_bytes", c->miss_bytes) &&
-             put(o, "hit_rate", json_real(hit_rate(p))) && put(o, "wait_seconds", json_real(c->stall_s)) &&
-             put(o, "expert_compute_seconds", json_real(c->compute_s)) &&
-             put(o, "bookkeeping_seconds", json_real(t->bookkeeping_s)) && put_count(o, "evictions", t->evictions) &&
-             put(o, "queue_mean", json_real(t->queue_mean)) && put_count(o, "queue_max", t->queue_max);
+        ok = ok && cli_json_count(o, "read_bytes", c->read_bytes) && cli_json_count(o, "reads", c->reads) &&
+             cli_json_put(o, "mib_per_token", json_real(mib_per_token(p))) && cli_json_count(o, "routed", c->routed) &&
+             cli_json_count(o, "hits", c->hits) && cli_json_count(o, "misses", c->misses) &&
+             cli_json_count(o, "hit_bytes", c->hit_bytes) && cli_json_count(o, "miss_bytes", c->miss_bytes) &&
+             cli_json_put(o, "hit_rate", json_real(hit_rate(p))) &&
+             cli_json_put(o, "wait_seconds", json_real(c->stall_s)) &&
+             cli_json_put(o, "expert_compute_seconds", json_real(c->compute_s)) &&
+             cli_json_put(o, "bookkeeping_seconds", json_real(t->bookkeeping_s)) &&
+             cli_json_count(o, "evictions", t->evictions) && cli_json_put(o, "queue_mean", json_real(t->queue_mean)) &&
+             cli_json_count(o, "queue_max", t->queue_max);
     }
-    if (!ok) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
+    return cli_json_whole(o, ok);
 }
 
 /* Reading ahead of use. */
 static json_t *foreseen_json(const struct sluice_foresee_stats *f) {
     json_t *o = json_object();
-    if (!(put_count(o, "asked", f->asked) && put_count(o, "begun", f->begun) && put_count(o, "used", f->used) &&
-          put_count(o, "read_bytes", f->read_bytes) && put_count(o, "pauses", f->pauses))) {
+    if (!(cli_json_count(o, "asked", f->asked) && cli_json_count(o, "begun", f->begun) &&
+          cli_json_count(o, "used", f->used) && cli_json_count(o, "read_bytes", f->read_bytes) &&
+          cli_json_count(o, "pauses", f->pauses))) {
         json_decref(o);
         return NULL;
     }
@@ -179,12 +170,13 @@ static json_t *foreseen_json(const struct sluice_foresee_stats *f) {
 
 static json_t *cache_json(const struct sluice_stats *t) {
     json_t *o = json_object();
-    if (!(put_count(o, "bytes", t->cache_bytes) && put_count(o, "slots", t->slots) &&
-          put_count(o, "resident", t->resident) && put_count(o, "evictions", t->evictions) &&
-          put(o, "foreseen", foreseen_json(&t->foreseen)) && put_count(o, "bank_bytes", t->bank_bytes) &&
-          put_count(o, "token_bytes", t->token_bytes) && put_count(o, "layer_bytes", t->layer_bytes) &&
-          put_count(o, "lanes", t->lanes) && put(o, "io", json_string(t->io == SLUICE_IO_URING ? "uring" : "pread")) &&
-          put(o, "direct_io", json_boolean(t->direct_io)))) {
+    if (!(cli_json_count(o, "bytes", t->cache_bytes) && cli_json_count(o, "slots", t->slots) &&
+          cli_json_count(o, "resident", t->resident) && cli_json_count(o, "evictions", t->evictions) &&
+          cli_json_put(o, "foreseen", foreseen_json(&t->foreseen)) && cli_json_count(o, "bank_bytes", t->bank_bytes) &&
+          cli_json_count(o, "token_bytes", t->token_bytes) && cli_json_count(o, "layer_bytes", t->layer_bytes) &&
+          cli_json_count(o, "lanes", t->lanes) &&
+          cli_json_put(o, "io", json_string(t->io == SLUICE_IO_URING ? "uring" : "pread")) &&
+          cli_json_put(o, "direct_io", json_boolean(t->direct_io)))) {
         json_decref(o);
         return NULL;
     }
@@ -193,13 +185,14 @@ static json_t *cache_json(const struct sluice_stats *t) {
 
 static json_t *plan_json(const struct sluice_plan *p) {
     json_t *o = json_object();
-    if (!(put_count(o, "limit_bytes", p->limit_bytes) &&
-          put(o, "limit_by_setting", json_boolean(p->limit_by_setting)) &&
-          put_count(o, "total_bytes", p->total_bytes) && put_count(o, "process_bytes", p->process_bytes) &&
-          put_count(o, "files_bytes", p->files_bytes) && put_count(o, "untouched_bytes", p->untouched_bytes) &&
-          put_count(o, "dense_bytes", p->dense_bytes) && put_count(o, "cache_bytes", p->cache_bytes) &&
-          put_count(o, "scratch_bytes", p->scratch_bytes) && put_count(o, "floor_bytes", p->floor_bytes) &&
-          put(o, "dense_mapped", json_boolean(p->dense_mapped)))) {
+    if (!(cli_json_count(o, "limit_bytes", p->limit_bytes) &&
+          cli_json_put(o, "limit_by_setting", json_boolean(p->limit_by_setting)) &&
+          cli_json_count(o, "total_bytes", p->total_bytes) && cli_json_count(o, "process_bytes", p->process_bytes) &&
+          cli_json_count(o, "files_bytes", p->files_bytes) &&
+          cli_json_count(o, "untouched_bytes", p->untouched_bytes) &&
+          cli_json_count(o, "dense_bytes", p->dense_bytes) && cli_json_count(o, "cache_bytes", p->cache_bytes) &&
+          cli_json_count(o, "scratch_bytes", p->scratch_bytes) && cli_json_count(o, "floor_bytes", p->floor_bytes) &&
+          cli_json_put(o, "dense_mapped", json_boolean(p->dense_mapped)))) {
         json_decref(o);
         return NULL;
     }
@@ -208,46 +201,42 @@ static json_t *plan_json(const struct sluice_plan *p) {
 
 static json_t *comparison_json(const struct sluice_comparison *c) {
     json_t *o = json_object();
-    bool ok = put(o, "identical", json_boolean(c->identical && !c->interrupted)) && put_count(o, "steps", c->steps) &&
-              put_count(o, "values", c->values);
+    bool ok = cli_json_put(o, "identical", json_boolean(c->identical && !c->interrupted)) &&
+              cli_json_count(o, "steps", c->steps) && cli_json_count(o, "values", c->values);
     if (!c->identical) {
-        ok = ok && put_count(o, "first_step", c->first_step) && put_count(o, "first_token", c->first_token);
+        ok = ok && cli_json_count(o, "first_step", c->first_step) && cli_json_count(o, "first_token", c->first_token);
     }
-    if (!ok) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
+    return cli_json_whole(o, ok);
 }
 
 /* The whole object; NULL when memory is short. `text` is valid UTF-8. */
 static json_t *report_json(const struct cli_report *r, const char *text, size_t n_text) {
     const struct cli_session *s = r->session;
     json_t *o = json_object();
-    bool ok =
-        put(o, "sluice", json_string(sluice_version())) && put(o, "llama_cpp", json_string(SLUICE_LLAMA_VERSION)) &&
-        put(o, "architecture", json_string(s->gguf->architecture)) && put(o, "mode", json_string(r->mode)) &&
-        put(o, "streaming", json_boolean(streams(r))) &&
-        put(o, "lossless", json_boolean(s->config->n_expert_used == 0)) && put(o, "text", json_stringn(text, n_text)) &&
-        put(o, "stop", json_string(stop_name(r->made.stop))) && put_count(o, "tokens_generated", r->made.tokens) &&
-        put(o, "temperature", json_real(s->config->temp)) && put_count(o, "seed", s->params.sampling.seed) &&
-        put(o, "load_seconds", json_real(s->load_s)) && put(o, "first_token_seconds", json_real(r->first_token_s)) &&
-        put(o, "prompt", phase_json(&r->prompt, streams(r))) &&
-        put(o, "generation", phase_json(&r->generation, streams(r))) &&
-        put_count(o, "peak_memory_bytes", r->peak_bytes) &&
-        put(o, "cgroup_peak_bytes",
-            r->cgroup_peak_bytes ? json_integer((json_int_t)r->cgroup_peak_bytes) : json_null());
+    bool ok = cli_json_put(o, "sluice", json_string(sluice_version())) &&
+              cli_json_put(o, "llama_cpp", json_string(SLUICE_LLAMA_VERSION)) &&
+              cli_json_put(o, "architecture", json_string(s->gguf->architecture)) &&
+              cli_json_put(o, "mode", json_string(r->mode)) && cli_json_put(o, "streaming", json_boolean(streams(r))) &&
+              cli_json_put(o, "lossless", json_boolean(s->config->n_expert_used == 0)) &&
+              cli_json_put(o, "text", json_stringn(text, n_text)) &&
+              cli_json_put(o, "stop", json_string(stop_name(r->made.stop))) &&
+              cli_json_count(o, "tokens_generated", r->made.tokens) &&
+              cli_json_put(o, "temperature", json_real(s->config->temp)) &&
+              cli_json_count(o, "seed", s->params.sampling.seed) &&
+              cli_json_put(o, "load_seconds", json_real(s->load_s)) &&
+              cli_json_put(o, "first_token_seconds", json_real(r->first_token_s)) &&
+              cli_json_put(o, "prompt", phase_json(&r->prompt, streams(r))) &&
+              cli_json_put(o, "generation", phase_json(&r->generation, streams(r))) &&
+              cli_json_count(o, "peak_memory_bytes", r->peak_bytes) &&
+              cli_json_put(o, "cgroup_peak_bytes",
+                           r->cgroup_peak_bytes ? json_integer((json_int_t)r->cgroup_peak_bytes) : json_null());
     if (streams(r)) {
-        ok = ok && put(o, "cache", cache_json(&r->total)) && put(o, "plan", plan_json(&r->plan));
+        ok = ok && cli_json_put(o, "cache", cache_json(&r->total)) && cli_json_put(o, "plan", plan_json(&r->plan));
     }
     if (r->compared) {
-        ok = ok && put(o, "compared", comparison_json(&r->comparison));
+        ok = ok && cli_json_put(o, "compared", comparison_json(&r->comparison));
     }
-    if (!ok) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
+    return cli_json_whole(o, ok);
 }
 
 int cli_summary_json(const struct cli_report *r, const char *text, size_t n_text) {

@@ -1,0 +1,23 @@
+/*
+ * json.c - building JSON objects.
+ *
+ * jansson's functions take NULL and say that they failed, so a page is one chain of `&&`. What every
+ * command's page needs for that is here; how it shows its own numbers and texts is its own affair.
+ */
+#include "cli/json.h"
+
+bool cli_json_put(json_t *object, const char *key, json_t *value) {
+    return json_object_set_new(object, key, value) == 0;
+}
+
+bool cli_json_count(json_t *object, const char *key, uint64_t n) {
+    return cli_json_put(object, key, json_integer((json_int_t)n));
+}
+
+json_t *cli_json_whole(json_t *o, bool ok) {
+    if (!ok) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
