@@ -50,6 +50,15 @@ struct cli_replay {
     const char *plot;    /* --plot FILE */
 };
 
+/* What only `sluice eval` takes. Text points into argv; NULL: not given. */
+struct cli_eval {
+    const char *ref;      /* --ref FILE */
+    const char *ref_save; /* --ref-save FILE */
+    bool other_model;     /* --ref-other-model */
+    bool decode;          /* --decode */
+    int64_t chunks;       /* --chunks N; 0: all */
+};
+
 /* What the command line says. Text points into argv. */
 struct cli_config {
     const char *command;                           /* "sluice run": what messages start with */
@@ -75,6 +84,7 @@ struct cli_config {
     const char *route_probs;                       /* --route-probs; NULL: not given */
     struct cli_bench bench;                        /* of `sluice bench` */
     struct cli_replay replay;                      /* of `sluice replay` */
+    struct cli_eval eval;                          /* of `sluice eval` */
     bool resident;                                 /* --resident */
     bool compare;                                  /* --compare-resident */
     bool json;                                     /* --json */
@@ -119,6 +129,7 @@ struct cli_command {
     const struct cli_group *groups; /* its options */
     const char *notes;              /* examples and the like, printed after the options; NULL: none */
     int max_args;                   /* arguments that are no options */
+    int64_t n_ctx;                  /* context when -c is not given; 0: 4096 */
     bool stop_at_arg;               /* the first of them ends the options: the rest belongs to a program */
 };
 

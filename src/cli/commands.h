@@ -14,6 +14,7 @@ int cli_info(int argc, char **argv);
 int cli_top(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_replay(int argc, char **argv);
+int cli_eval(int argc, char **argv);
 
 /* What `run` takes: `bench` starts it, and checks the options that it is asked to pass on. */
 extern const struct cli_command cli_run_command;

@@ -20,6 +20,7 @@ static const struct command commands[] = {
     {"chat", "talk to a model", cli_chat},
     {"exec", "start a llama.cpp program with streaming", cli_exec},
     {"bench", "measure speed, bytes and memory at several cache sizes", cli_bench},
+    {"eval", "what a setting costs: perplexity, and the distance to the lossless run", cli_eval},
     {"replay", "what other cache sizes and policies would have read: route traces", cli_replay},
     {"info", "what a model needs: experts, bytes per token, dense bytes", cli_info},
     {"top", "watch the processes that stream", cli_top},
@@ -53,7 +54,7 @@ int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) {
         return cli_fail(CLI_EXIT_USAGE, "sluice",
-                        "no command: one of run, chat, exec, bench, replay, info, top (see sluice --help)");
+                        "no command: one of run, chat, exec, bench, eval, replay, info, top (see sluice --help)");
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         return print_help();
@@ -67,5 +68,6 @@ int main(int argc, char **argv) {
         }
     }
     return cli_fail(CLI_EXIT_USAGE, "sluice",
-                    "unknown command %s: one of run, chat, exec, bench, replay, info, top (see sluice --help)", name);
+                    "unknown command %s: one of run, chat, exec, bench, eval, replay, info, top (see sluice --help)",
+                    name);
 }

@@ -81,8 +81,17 @@ void cli_progress_percent(struct cli_progress *p, const char *what, double fract
 }
 
 void cli_progress_tokens(struct cli_progress *p, const char *what, uint64_t done, uint64_t total) {
+    const double now = p->on ? sluice_clock() : 0;
+    if (p->total != total || done < p->from) { /* another piece of work */
+        p->total = total;
+        p->from = done;
+        p->from_s = now;
+    }
     if (due(p)) {
         fprintf(stderr, "\r\033[K%s %" PRIu64 "/%" PRIu64 " tokens", what, done, total);
+        if (done > p->from && now - p->from_s > 3) { /* before that it would be a guess */
+            fprintf(stderr, ", %.0f s left", (now - p->from_s) / (double)(done - p->from) * (double)(total - done));
+        }
     }
 }
 

@@ -9,15 +9,21 @@
 
 /* The line that is on the terminal now. */
 struct cli_progress {
-    bool on;       /* standard error is a terminal and the user wants it */
-    bool shown;    /* a line is on the screen */
-    double next_s; /* clock time of the next update, so that a fast loop does not spend its time here */
+    bool on;        /* standard error is a terminal and the user wants it */
+    bool shown;     /* a line is on the screen */
+    uint64_t total; /* tokens of the work that is shown; 0: none yet */
+    uint64_t from;  /* of those, done when it was first shown */
+    double from_s;  /* clock time of that */
+    double next_s;  /* clock time of the next update, so that a fast loop does not spend its time here */
 };
 
 /* Decide whether there is a line at all. */
 void cli_progress_start(struct cli_progress *p, bool quiet);
 
-/* Show "what 45 %" or "what 512/3000 tokens", at most ten times a second. */
+/*
+ * Show "what 45 %" or "what 512/3000 tokens", the latter after some seconds with an estimate of how many more it will
+ * take. At most ten times a second.
+ */
 void cli_progress_percent(struct cli_progress *p, const char *what, double fraction);
 void cli_progress_tokens(struct cli_progress *p, const char *what, uint64_t done, uint64_t total);
 

@@ -152,10 +152,10 @@ static void session_params(struct cli_session *s) {
     };
 }
 
-int cli_session_open(struct cli_session *s, const struct cli_config *c) {
+int cli_session_prepare(struct cli_session *s, const struct cli_config *c) {
     struct sluice_error err;
-    double start = sluice_clock();
     memset(s, 0, sizeof *s);
+    s->begun_s = sluice_clock();
     s->config = c;
     s->feeding = "prompt";
     s->mode_shown = c->quiet;
@@ -172,6 +172,13 @@ int cli_session_open(struct cli_session *s, const struct cli_config *c) {
     if (rc) {
         return rc;
     }
+    session_params(s);
+    return 0;
+}
+
+int cli_session_load(struct cli_session *s) {
+    const struct cli_config *c = s->config;
+    struct sluice_error err;
     if (c->csv && csv_open(&s->csv, c->csv, &err)) {
         return cli_fail(CLI_EXIT_FAILED, c->command, "%s", err.message);
     }
@@ -188,7 +195,6 @@ int cli_session_open(struct cli_session *s, const struct cli_config *c) {
         return cli_fail(err.status == SLUICE_ERR_ARG ? CLI_EXIT_USAGE : CLI_EXIT_FAILED, c->command, "%s", err.message);
     }
     sluice_mapping_set_lazy(!c->resident);
-    session_params(s);
     if (sluice_runner_open(&s->runner, &s->params, &err)) {
         cli_progress_clear(&s->progress);
         if (cli_interrupted()) {
@@ -197,8 +203,17 @@ int cli_session_open(struct cli_session *s, const struct cli_config *c) {
         return cli_session_fail(s, &err);
     }
     cli_progress_clear(&s->progress);
-    s->load_s = sluice_clock() - start;
+    s->load_s = sluice_clock() - s->begun_s;
     return 0;
+}
+
+int cli_session_open(struct cli_session *s, const struct cli_config *c) {
+    const int rc = cli_session_prepare(s, c);
+    return rc ? rc : cli_session_load(s);
+}
+
+bool cli_session_lossy(const struct cli_session *s) {
+    return s->config->n_expert_used != 0;
 }
 
 void cli_session_close(struct cli_session *s) {

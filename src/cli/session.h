@@ -1,5 +1,5 @@
 /*
- * session.h - what `run` and `chat` share: from a parsed command line to an open model.
+ * session.h - what `run`, `chat` and `eval` share: from a parsed command line to an open model.
  */
 #ifndef SLUICE_CLI_SESSION_H
 #define SLUICE_CLI_SESSION_H
@@ -19,6 +19,7 @@ struct cli_session {
     struct sluice_runner *runner;       /* owned */
     struct cli_progress progress;       /* the moving line */
     const char *feeding;                /* what the prompt hook calls the work: "prompt" */
+    double begun_s;                     /* clock time at which that start was */
     double load_s;                      /* seconds from the start until the model was open */
     bool mode_shown;                    /* the mode line was printed, or is not wanted */
     struct sluice_settings settings;    /* as registered */
@@ -34,6 +35,12 @@ struct cli_session {
 int cli_session_open(struct cli_session *s, const struct cli_config *c);
 
 /*
+ * The same in two steps: between them `settings` is known and *s may be changed (n_outputs of params, feeding).
+ */
+int cli_session_prepare(struct cli_session *s, const struct cli_config *c);
+int cli_session_load(struct cli_session *s);
+
+/*
  * Nothing more will be computed: end the CSV file and the route trace. Returns an exit code, not 0 if any of it could
  * not be written; a line was printed then.
  */
@@ -41,6 +48,9 @@ int cli_session_end_csv(struct cli_session *s);
 
 /* Free everything. */
 void cli_session_close(struct cli_session *s);
+
+/* Does a setting change the output? Known after cli_session_prepare. */
+bool cli_session_lossy(const struct cli_session *s);
 
 /* What runs, in one line without a newline. Final after the first batch. */
 void cli_session_mode(const struct cli_session *s, char *buf, size_t cap);

@@ -10,7 +10,6 @@
  * The JSON object has the same numbers in base units: bytes, seconds, tokens. Fields are added, never
  * renamed.
  */
-#include "cli/json.h"
 #include "cli/summary.h"
 
 #include <inttypes.h>
@@ -92,7 +91,7 @@ static bool streams(const struct cli_report *r) {
     return !r->session->config->resident && r->total.tensors > 0;
 }
 
-static void print_phase(FILE *out, const char *name, const struct cli_phase *p, bool streaming) {
+void cli_phase_print(FILE *out, const char *name, const struct cli_phase *p, bool streaming) {
     fprintf(out, "  %-12s%" PRIu64 " tokens in %.2f s, %.2f tok/s", name, p->tokens, p->seconds,
             ratio((double)p->tokens, p->seconds));
     if (streaming && p->tokens) {
@@ -105,6 +104,24 @@ static void print_phase(FILE *out, const char *name, const struct cli_phase *p, 
     }
 }
 
+void cli_memory_print(FILE *out, const struct sluice_stats *total, bool streaming, uint64_t peak_bytes,
+                      uint64_t cgroup_peak_bytes) {
+    if (streaming) {
+        fprintf(out, "  %-12s%.0f MiB, %" PRIu64 " of %" PRIu64 " experts in memory, %" PRIu64 " evicted\n", "cache",
+                (double)total->cache_bytes / MIB, total->resident, total->slots, total->evictions);
+        const struct sluice_foresee_stats *f = &total->foreseen;
+        if (f->begun) {
+            fprintf(out, "  %-12s%" PRIu64 " experts read before they were asked for, %" PRIu64 " of them used\n",
+                    "lookahead", f->begun, f->used);
+        }
+    }
+    fprintf(out, "  %-12s%.0f MiB peak", "memory", (double)peak_bytes / MIB);
+    if (cgroup_peak_bytes) {
+        fprintf(out, " (its cgroup: %.0f MiB)", (double)cgroup_peak_bytes / MIB);
+    }
+    fputc('\n', out);
+}
+
 void cli_summary_print(const struct cli_report *r, FILE *out) {
     const struct cli_session *s = r->session;
     fprintf(out, "sluice: %" PRIu64 " tokens generated (%s), load %.2f s, first token after %.2f s", r->made.tokens,
@@ -113,25 +130,12 @@ void cli_summary_print(const struct cli_report *r, FILE *out) {
         fprintf(out, ", seed %" PRIu32, s->params.sampling.seed);
     }
     fputc('\n', out);
-    print_phase(out, "prompt", &r->prompt, streams(r));
-    print_phase(out, "generation", &r->generation, streams(r));
-    if (streams(r)) {
-        fprintf(out, "  %-12s%.0f MiB, %" PRIu64 " of %" PRIu64 " experts in memory, %" PRIu64 " evicted\n", "cache",
-                (double)r->total.cache_bytes / MIB, r->total.resident, r->total.slots, r->total.evictions);
-        const struct sluice_foresee_stats *f = &r->total.foreseen;
-        if (f->begun) {
-            fprintf(out, "  %-12s%" PRIu64 " experts read before they were asked for, %" PRIu64 " of them used\n",
-                    "lookahead", f->begun, f->used);
-        }
-    }
-    fprintf(out, "  %-12s%.0f MiB peak", "memory", (double)r->peak_bytes / MIB);
-    if (r->cgroup_peak_bytes) {
-        fprintf(out, " (its cgroup: %.0f MiB)", (double)r->cgroup_peak_bytes / MIB);
-    }
-    fputc('\n', out);
+    cli_phase_print(out, "prompt", &r->prompt, streams(r));
+    cli_phase_print(out, "generation", &r->generation, streams(r));
+    cli_memory_print(out, &r->total, streams(r), r->peak_bytes, r->cgroup_peak_bytes);
 }
 
-static json_t *phase_json(const struct cli_phase *p, bool streaming) {
+json_t *cli_phase_json(const struct cli_phase *p, bool streaming) {
     json_t *o = json_object();
     const struct sluice_phase_stats *c = &p->counted;
     const struct sluice_step *t = &p->times.sum;
@@ -168,7 +172,7 @@ static json_t *foreseen_json(const struct sluice_foresee_stats *f) {
     return o;
 }
 
-static json_t *cache_json(const struct sluice_stats *t) {
+json_t *cli_cache_json(const struct sluice_stats *t) {
     json_t *o = json_object();
     if (!(cli_json_count(o, "bytes", t->cache_bytes) && cli_json_count(o, "slots", t->slots) &&
           cli_json_count(o, "resident", t->resident) && cli_json_count(o, "evictions", t->evictions) &&
@@ -183,7 +187,7 @@ static json_t *cache_json(const struct sluice_stats *t) {
     return o;
 }
 
-static json_t *plan_json(const struct sluice_plan *p) {
+json_t *cli_plan_json(const struct sluice_plan *p) {
     json_t *o = json_object();
     if (!(cli_json_count(o, "limit_bytes", p->limit_bytes) &&
           cli_json_put(o, "limit_by_setting", json_boolean(p->limit_by_setting)) &&
@@ -225,13 +229,14 @@ static json_t *report_json(const struct cli_report *r, const char *text, size_t 
               cli_json_count(o, "seed", s->params.sampling.seed) &&
               cli_json_put(o, "load_seconds", json_real(s->load_s)) &&
               cli_json_put(o, "first_token_seconds", json_real(r->first_token_s)) &&
-              cli_json_put(o, "prompt", phase_json(&r->prompt, streams(r))) &&
-              cli_json_put(o, "generation", phase_json(&r->generation, streams(r))) &&
+              cli_json_put(o, "prompt", cli_phase_json(&r->prompt, streams(r))) &&
+              cli_json_put(o, "generation", cli_phase_json(&r->generation, streams(r))) &&
               cli_json_count(o, "peak_memory_bytes", r->peak_bytes) &&
               cli_json_put(o, "cgroup_peak_bytes",
                            r->cgroup_peak_bytes ? json_integer((json_int_t)r->cgroup_peak_bytes) : json_null());
     if (streams(r)) {
-        ok = ok && cli_json_put(o, "cache", cache_json(&r->total)) && cli_json_put(o, "plan", plan_json(&r->plan));
+        ok = ok && cli_json_put(o, "cache", cli_cache_json(&r->total)) &&
+             cli_json_put(o, "plan", cli_plan_json(&r->plan));
     }
     if (r->compared) {
         ok = ok && cli_json_put(o, "compared", comparison_json(&r->comparison));

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "cli/json.h"
 #include "cli/session.h"
 #include "runner/record.h"
 #include "sluice.h"
@@ -36,6 +37,18 @@ struct cli_report {
 /* The difference of two snapshots, as a phase of `tokens` tokens in `seconds` seconds. */
 void cli_phase_set(struct cli_phase *p, const struct sluice_stats *before, const struct sluice_stats *after,
                    uint64_t tokens, double seconds);
+
+/* "  name   512 tokens in 1.00 s, ..." and where the time went. `streaming`: with what was read. */
+void cli_phase_print(FILE *out, const char *name, const struct cli_phase *p, bool streaming);
+
+/* The lines on cache, reading ahead and memory; the first two when something streams. */
+void cli_memory_print(FILE *out, const struct sluice_stats *total, bool streaming, uint64_t peak_bytes,
+                      uint64_t cgroup_peak_bytes);
+
+/* The same as JSON objects: a phase; the cache; the memory plan. NULL: no memory. */
+json_t *cli_phase_json(const struct cli_phase *p, bool streaming);
+json_t *cli_cache_json(const struct sluice_stats *total);
+json_t *cli_plan_json(const struct sluice_plan *p);
 
 /* The summary, some lines. */
 void cli_summary_print(const struct cli_report *r, FILE *out);

@@ -78,8 +78,9 @@ struct llama_sampler *sluice_sampler_new(const struct sluice_sampling *s, const 
     return chain;
 }
 
-int sluice_runner_tokenize(struct sluice_runner *r, const char *text, size_t n, bool first, int32_t **out,
-                           size_t *n_out, struct sluice_error *err) {
+/* `markup`: names of special tokens in the text become those tokens. */
+static int tokenize(struct sluice_runner *r, const char *text, size_t n, bool first, bool markup, int32_t **out,
+                    size_t *n_out, struct sluice_error *err) {
     *out = NULL;
     *n_out = 0;
     if (n > INT32_MAX / 2) {
@@ -91,13 +92,13 @@ int sluice_runner_tokenize(struct sluice_runner *r, const char *text, size_t n, 
     if (!tokens) {
         return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for %zu tokens", cap);
     }
-    int32_t got = llama_tokenize(r->vocab, text, (int32_t)n, tokens, (int32_t)cap, first, true);
+    int32_t got = llama_tokenize(r->vocab, text, (int32_t)n, tokens, (int32_t)cap, first, markup);
     if (got < 0 && got != INT32_MIN) { /* not seen with any tokenizer, but the interface allows it */
         cap = (size_t)-got;
         int32_t *more = realloc(tokens, cap * sizeof *tokens);
         if (more) {
             tokens = more;
-            got = llama_tokenize(r->vocab, text, (int32_t)n, tokens, (int32_t)cap, first, true);
+            got = llama_tokenize(r->vocab, text, (int32_t)n, tokens, (int32_t)cap, first, markup);
         }
     }
     if (got < 0) {
@@ -107,6 +108,16 @@ int sluice_runner_tokenize(struct sluice_runner *r, const char *text, size_t n, 
     *out = tokens;
     *n_out = (size_t)got;
     return 0;
+}
+
+int sluice_runner_tokenize(struct sluice_runner *r, const char *text, size_t n, bool first, int32_t **out,
+                           size_t *n_out, struct sluice_error *err) {
+    return tokenize(r, text, n, first, true, out, n_out, err);
+}
+
+int sluice_runner_tokenize_plain(struct sluice_runner *r, const char *text, size_t n, int32_t **out, size_t *n_out,
+                                 struct sluice_error *err) {
+    return tokenize(r, text, n, true, false, out, n_out, err);
 }
 
 /* Append the text of one token. Control tokens have none. */

@@ -25,9 +25,13 @@ struct sluice_runner {
 };
 
 /*
- * Compute n <= n_ubatch tokens at the end of the context; logits of the last one. Same contract as
+ * Compute n <= n_ubatch tokens at the end of the context; logits of those from first_row on. Same contract as
  * feed. What it cost is in r->step afterwards, as a step of that phase.
  */
+int sluice_runner_compute(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
+                          uint32_t first_row, enum sluice_stop *stop, struct sluice_error *err);
+
+/* The same with the logits of the last token, which are recorded if a record was asked for. */
 int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
                          enum sluice_stop *stop, struct sluice_error *err);
 

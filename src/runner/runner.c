@@ -139,7 +139,8 @@ static int runner_context(struct sluice_runner *r, struct sluice_error *err) {
     struct llama_context_params cp = llama_context_default_params();
     cp.n_ctx = p->n_ctx;
     cp.n_batch = cp.n_ubatch = p->n_ubatch;
-    cp.n_outputs_max = 1; /* only the last row of a batch: saves a vocabulary-sized row per prompt token */
+    /* As a rule only the last row of a batch: saves a vocabulary-sized row per prompt token. */
+    cp.n_outputs_max = p->n_outputs ? p->n_outputs : 1;
     cp.n_threads = cp.n_threads_batch = p->n_threads;
     cp.abort_callback = on_abort;
     cp.abort_callback_data = r;
@@ -236,8 +237,8 @@ void sluice_runner_tell_step(const struct sluice_runner *r) {
     }
 }
 
-int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
-                         enum sluice_stop *stop, struct sluice_error *err) {
+int sluice_runner_compute(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
+                          uint32_t first_row, enum sluice_stop *stop, struct sluice_error *err) {
     *stop = SLUICE_STOP_NONE;
     r->batch.n_tokens = (int32_t)n;
     for (uint32_t i = 0; i < n; i++) {
@@ -245,7 +246,7 @@ int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const
         r->batch.pos[i] = (llama_pos)(r->n_kv + i);
         r->batch.n_seq_id[i] = 1;
         r->batch.seq_id[i][0] = 0;
-        r->batch.logits[i] = i + 1 == n;
+        r->batch.logits[i] = i >= first_row;
     }
     sluice_route_trace_mark(r->feeds ? r->feeds - 1 : 0, phase, r->n_kv);
     sluice_step_begin();
@@ -267,6 +268,15 @@ int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const
     }
     memcpy(r->kv + r->n_kv, tokens, n * sizeof *tokens);
     r->n_kv += n;
+    return 0;
+}
+
+int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
+                         enum sluice_stop *stop, struct sluice_error *err) {
+    int rc = sluice_runner_compute(r, phase, tokens, n, n - 1, stop, err);
+    if (rc || *stop) {
+        return rc;
+    }
     if (r->record) {
         const float *logits = llama_get_logits_ith(r->ctx, -1);
         if (!logits) {

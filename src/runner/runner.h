@@ -45,6 +45,7 @@ struct sluice_runner_params {
     struct sluice_hooks hooks;       /* see above */
     uint32_t n_ctx;                  /* context, tokens; 0: what the model was trained for */
     uint32_t n_ubatch;               /* prompt tokens per batch */
+    uint32_t n_outputs;              /* rows of logits that a batch may give; 0: one, the last token's */
     int n_threads;                   /* compute threads, >= 1 */
     uint32_t n_expert_used;          /* experts per token; 0: as the model says. Checked by sluice_info_check_top_k */
     bool streaming;                  /* false: load fully resident, as plain llama.cpp */
@@ -104,6 +105,10 @@ uint32_t sluice_runner_n_vocab(const struct sluice_runner *r);
  */
 int sluice_runner_tokenize(struct sluice_runner *r, const char *text, size_t n, bool first, int32_t **out,
                            size_t *n_out, struct sluice_error *err);
+
+/* The same for the start of a text that is data: what looks like markup stays text. */
+int sluice_runner_tokenize_plain(struct sluice_runner *r, const char *text, size_t n, int32_t **out, size_t *n_out,
+                                 struct sluice_error *err);
 
 /*
  * Compute the tokens, in batches, after what the context already holds. SLUICE_ERR_STATE, with
