@@ -4,9 +4,10 @@
  * Two runs make an answer: one without lossy settings saves its predictions (--ref-save), others are compared with
  * them (--ref). The summary goes to standard error like that of `run`; with --json an object goes to standard output.
  *
- * A reference is only comparable with a run that computed the same tokens in batches of the same shape: a batch of
- * another width rounds differently in any llama.cpp. That is measurable (docs/quality.md) and allowed, with a line
- * that says so. Another model file is a mistake unless --ref-other-model says that it is the point.
+ * A run with the reference's batches and threads that gives the same bytes is at a distance of exactly 0. Batches of
+ * another width, and other numbers of threads, round differently in any llama.cpp. That is measurable
+ * (docs/quality.md) and allowed, with a line that says so. Another model file is a mistake unless --ref-other-model
+ * says that it is the point.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -104,7 +105,8 @@ static const struct cli_command command = {
     .usage = "sluice eval -m MODEL -f TEXT [--ref-save FILE | --ref FILE] [options]",
     .about = "Perplexity of a text, and how far the predictions are from those of another run: what a\n"
              "lossy setting costs. The text is cut into chunks of -c tokens, the second half of each is\n"
-             "scored, as llama-perplexity does. Standard errors take tokens as independent.",
+             "scored, as llama-perplexity does. +/- is the standard error if tokens were independent; by chunks:\n"
+             "if only chunks are, which is nearer to the truth.",
     .groups = groups,
     .notes = "The environment gives defaults for the options of the expert cache, as with run.\n\n"
              "Example: sluice eval -m model.gguf -f text.txt --decode --ref-save text.ref\n"
@@ -222,6 +224,7 @@ static int tokenize(struct eval *e, const struct cli_text *text, int32_t **token
                                                    .n_ctx = e->params.n_ctx,
                                                    .n_chunks = e->params.n_chunks,
                                                    .batch = e->batch,
+                                                   .threads = (uint32_t)e->session.params.n_threads,
                                                    .model = e->model};
         if (sluice_reference_create(&e->params.save, c->eval.ref_save, &head, *tokens, &err)) {
             return cli_session_fail(s, &err);
@@ -267,6 +270,9 @@ static void print_reference(const struct eval *e, FILE *out) {
     print_with(out, "%.5f", q->nll_more.mean, q->nll_more.se, 1);
     fprintf(out, "%s\n  %-12smean ", e->other_model ? "; of another model file" : "", "divergence");
     print_with(out, "%.6f", q->kl.mean, q->kl.se, 1);
+    if (isfinite(q->kl.se_chunk)) {
+        fprintf(out, " (%.6f by chunks)", q->kl.se_chunk);
+    }
     fputs(", median ", out);
     print_with(out, "%.6f", q->kl_50.value, q->kl_50.se, 1);
     fputs(", 99 % ", out);
@@ -274,11 +280,11 @@ static void print_reference(const struct eval *e, FILE *out) {
     fprintf(out, ", max %.4f nats (KL)\n  %-12sthe same in ", q->kl_max, "top token");
     print_with(out, "%.3f", q->same.mean, q->same.se, 100);
     fputs(" % of the tokens\n", out);
-    if (h->batch != e->batch) {
+    if (h->batch != e->batch || h->threads != (uint32_t)e->session.params.n_threads) {
         fprintf(out,
-                "  %-12sthe reference has batches of %" PRIu32 " tokens, this run of %" PRIu32
-                ": rounding differs for that alone\n",
-                "note", h->batch, e->batch);
+                "  %-12sthe reference is of batches of %" PRIu32 " and %" PRIu32 " threads, this run of %" PRIu32
+                " and %d: they round differently\n",
+                "note", h->batch, h->threads, e->batch, e->session.params.n_threads);
     }
 }
 
@@ -290,6 +296,9 @@ static void print_summary(const struct eval *e, FILE *out) {
     }
     fputs("sluice: perplexity ", out);
     print_with(out, "%.4f", q->ppl, q->ppl_se, 1);
+    if (isfinite(q->nll.se_chunk)) {
+        fprintf(out, " (%.4f by chunks)", q->ppl * q->nll.se_chunk);
+    }
     fprintf(out, ", %" PRIu64 " tokens scored in %" PRIu64 " chunks of %" PRIu32 ", %s%s, load %.2f s\n", q->tokens,
             q->chunks, e->params.n_ctx, e->params.decode ? "one token at a time" : "in batches",
             e->result.stop ? " (interrupted)" : "", e->session.load_s);
@@ -323,9 +332,10 @@ static json_t *quantile_json(const struct sluice_quantile *q) {
 
 static json_t *reference_json(const struct eval *e) {
     const struct sluice_quality *q = &e->result.quality;
+    const struct sluice_reference_head *h = sluice_reference_get_head(e->params.reference);
     json_t *o = json_object();
     return cli_json_whole(
-        o, cli_json_count(o, "batch", sluice_reference_get_head(e->params.reference)->batch) &&
+        o, cli_json_count(o, "batch", h->batch) && cli_json_count(o, "threads", h->threads) &&
                cli_json_put(o, "same_model", json_boolean(!e->other_model)) &&
                cli_json_put(o, "perplexity", number(q->ppl_ref)) &&
                cli_json_put(o, "log_perplexity_ratio", mean_json(&q->nll_more)) &&
@@ -344,9 +354,9 @@ static json_t *report_json(const struct eval *e) {
               cli_json_put(o, "mode", json_string(e->mode)) && cli_json_put(o, "streaming", json_boolean(streams(e))) &&
               cli_json_put(o, "lossless", json_boolean(!cli_session_lossy(s))) &&
               cli_json_put(o, "interrupted", json_boolean(e->result.stop != SLUICE_STOP_NONE)) &&
-              cli_json_count(o, "batch", e->batch) && cli_json_count(o, "ctx", e->params.n_ctx) &&
-              cli_json_count(o, "chunks", q->chunks) && cli_json_count(o, "tokens_scored", q->tokens) &&
-              cli_json_put(o, "perplexity", number(q->ppl)) &&
+              cli_json_count(o, "batch", e->batch) && cli_json_count(o, "threads", (uint64_t)s->params.n_threads) &&
+              cli_json_count(o, "ctx", e->params.n_ctx) && cli_json_count(o, "chunks", q->chunks) &&
+              cli_json_count(o, "tokens_scored", q->tokens) && cli_json_put(o, "perplexity", number(q->ppl)) &&
               cli_json_put(o, "perplexity_standard_error", number(q->ppl_se)) &&
               cli_json_put(o, "log_perplexity", mean_json(&q->nll)) &&
               cli_json_put(o, "load_seconds", json_real(s->load_s)) &&

@@ -5,8 +5,9 @@
  * logit is below the row's largest. Both rows are rounded the same way and both are normalised after it, hence
  *
  *   - equal bytes give a divergence of exactly 0, which no comparison of a rounded with an exact row does;
- *   - the rounding (at most 1/4096 nat per token) moves a divergence d by about d / 4000 and far less where d is
- *     small: its first order is (q - p) times the rounding, which vanishes with d. Measured in test_quality.c;
+ *   - the rounding (at most 1/4096 nat per vocabulary entry) moves the divergence d of a token by up to 0.0003 times
+ *     the root of d, either way, and the mean of many by less than a thousandth of itself: its first order is (q - p)
+ *     times the rounding, which vanishes with d. test_quality.c measures it;
  *   - with p = e^(-c/2048) / sum, the divergence is a sum of table entries times differences of integers: no
  *     exponential or logarithm per vocabulary entry.
  *

@@ -107,7 +107,6 @@ int sluice_reference_create(struct sluice_reference **out, const char *path, con
         struct sluice_reference *r = *out;
         r->head = *head;
         r->head.version = VERSION;
-        r->head.zero = 0;
         memset(r->head.spare, 0, sizeof r->head.spare);
         memcpy(r->head.magic, MAGIC, sizeof MAGIC);
         rc = put(r, &blank, sizeof blank, 1, err);

@@ -5,13 +5,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
 
 works "sluice --help" "$sluice" --help
-for word in run chat exec bench info top; do
+for word in run chat exec bench eval replay info top; do
     expect "  lists $word" out.txt "^  $word "
 done
 works "sluice --version" "$sluice" --version
 expect "  names both versions" out.txt '^sluice [0-9.]+ \(llama\.cpp v[0-9.]+\)$'
 
-for command in run chat exec bench info top; do
+for command in run chat exec bench eval replay info top; do
     for option in --help -h; do
         works "sluice $command $option" "$sluice" "$command" "$option"
     done
