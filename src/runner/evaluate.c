@@ -10,7 +10,8 @@
  * `decode` computes one token per batch instead. A wide batch routes to nearly all experts and reads each once, so
  * it hides what a lossy setting does to a generation: dropping depends on what one token misses. The first half of
  * a chunk is computed the same way. It could be a wide prompt, as when a user asks something, but then a lossless
- * context would flatter the setting; the context of a long answer is the model's own.
+ * context would flatter the setting; the context of a long answer is the model's own. Each token's logits are
+ * computed, as in a generation, so that its bytes and seconds are a generated token's.
  *
  * Scoring runs between the batches and is timed apart: tokens per second are those of the model.
  */
@@ -80,7 +81,8 @@ static int batch(struct evaluation *e, const int32_t *tokens, uint32_t from, uin
     struct sluice_runner *r = e->r;
     const struct sluice_hooks *hooks = &r->params.hooks;
     const uint32_t n_ctx = e->p->n_ctx, half = n_ctx / 2;
-    const uint32_t first_row = from >= half ? 0 : half - from; /* may be n or more: no rows */
+    const uint32_t scored = from >= half ? 0 : half - from; /* may be n or more: none */
+    const uint32_t first_row = e->p->decode ? 0 : scored;   /* without a row, the last layer would not be computed */
     const double start = sluice_clock();
     int rc = sluice_runner_compute(r, e->p->decode ? SLUICE_PHASE_GENERATION : SLUICE_PHASE_PROMPT, tokens + from, n,
                                    first_row, &e->out->stop, err);
@@ -91,7 +93,7 @@ static int batch(struct evaluation *e, const int32_t *tokens, uint32_t from, uin
     e->out->seconds += computed - start;
     e->out->computed += n;
     sluice_runner_tell_step(r);
-    for (uint32_t i = first_row; i < n && from + i + 1 < n_ctx; i++) {
+    for (uint32_t i = scored; i < n && from + i + 1 < n_ctx; i++) {
         rc = score(e, llama_get_logits_ith(r->ctx, (int32_t)i), tokens[from + i + 1], err);
         if (rc) {
             return rc;

@@ -112,7 +112,7 @@ refused 2 "without lossy settings" "a lossy reference" "${eval[@]}" --ref-save o
 refused 2 "chunks of 32 tokens" "another context" "$sluice" eval -m "$model" -f text.txt --ref decode.ref -c 64
 refused 2 "8 tokens at least" "a context of 4" "$sluice" eval -m "$model" -f text.txt -c 4
 refused 2 "less than one chunk" "a short text" "$sluice" eval -q -m "$model" -f a.txt -c 512
-refused 2 "5 are wanted" "more chunks than the reference has" "${eval[@]}" -q --ref decode.ref --chunks 5
+refused 2 "not 5" "more chunks than the reference has" "${eval[@]}" -q --ref decode.ref --chunks 5
 refused 2 "are wanted" "more chunks than the text has" "${eval[@]}" -q --chunks 1000
 seq 2 500 >other.txt
 refused 2 "another text" "another text" "$sluice" eval -q -m "$model" -f other.txt --ref decode.ref
