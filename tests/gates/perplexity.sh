@@ -3,8 +3,11 @@
 # of another quantisation. Environment: see lib.sh.
 #
 # The perplexity is printed there to four digits and summed in another precision: the last digit may differ. Its
-# divergence comes from a file that leaves out tokens under e^-16 of the likeliest and rounds probabilities of the one side:
-# measured 0.1 to 0.5 % away from ours.
+# divergence comes from a file that leaves out tokens under e^-16 of the likeliest and rounds the probabilities of one
+# side: measured under 0.5 % away from ours.
+#
+# That program ends without writing what its log still holds (v0.5.0 says so in common/log.cpp), so that on a busy machine
+# its last lines are missing now and then: it is started again until they are there.
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/gates/lib.sh
 . "$here/lib.sh"
@@ -13,7 +16,6 @@ models=$(cd "$1" && pwd)
 chunks=6
 begin perplexity
 text=(-f "$models/demo-heldout.txt" -c 512 -t 2 --chunks $chunks)
-stock=("$LLAMA_BIN/llama-perplexity" "${text[@]}" -b 512 --no-repack)
 
 number() { grep -oE "\"$2\": *[-0-9.e+]+" "$1" | head -n 1 | sed 's/.*: *//'; }
 mean() { sed -n "/\"$2\": {/,/}/p" "$1" | grep -oE '"mean": *[-0-9.e+]+' | sed 's/.*: *//'; }
@@ -28,14 +30,24 @@ near() {
 }
 share() { awk -v x="$1" -v s="$2" 'BEGIN { print x * s }'; }
 
+stock() { # LINE ARGS...: until the log has a line that begins so
+    local line=$1
+    shift
+    for _ in $(seq 12); do
+        "$LLAMA_BIN/llama-perplexity" "${text[@]}" -b 512 --no-repack --kl-divergence-base "$dir/base.kld" "$@" \
+            >"$dir/stock.log" 2>&1 </dev/null || break
+        grep -qE "$line" "$dir/stock.log" && return
+    done
+    fail "llama-perplexity $*: $(last_line "$dir/stock.log")"
+}
+
 evaluate() { # FILE ARGS...
     local file=$1
     shift
     "$BIN/sluice" eval "${text[@]}" -q --json "$@" >"$file" 2>"$file.log" </dev/null || fail "sluice eval $*: $(last_line "$file.log")"
 }
 
-"${stock[@]}" -m "$models/demo.gguf" --kl-divergence-base "$dir/base.kld" >"$dir/stock.log" 2>&1 </dev/null ||
-    fail "llama-perplexity: $(last_line "$dir/stock.log")"
+stock "\[$chunks\]" -m "$models/demo.gguf"
 theirs=$(grep -oE "\[$chunks\][0-9.]+" "$dir/stock.log" | cut -d']' -f2)
 evaluate "$dir/resident.json" -m "$models/demo.gguf" --resident --ref-save "$dir/demo.ref"
 near "perplexity" "$(number "$dir/resident.json" perplexity)" "$theirs" 0.00015
@@ -63,8 +75,7 @@ fi
 # Another quantisation against it.
 "$LLAMA_BIN/llama-quantize" --allow-requantize "$models/demo.gguf" "$dir/q4.gguf" Q4_0 >"$dir/quantize.log" 2>&1 ||
     fail "llama-quantize: $(last_line "$dir/quantize.log")"
-"${stock[@]}" -m "$dir/q4.gguf" --kl-divergence-base "$dir/base.kld" --kl-divergence >"$dir/stock.log" 2>&1 </dev/null ||
-    fail "llama-perplexity --kl-divergence: $(last_line "$dir/stock.log")"
+stock "^Same top p: " -m "$dir/q4.gguf" --kl-divergence
 theirs() { grep -E "^$1" "$dir/stock.log" | sed -E 's/^[^:]*: *//' | awk '{ print $1 }' | tr -d '%'; }
 evaluate "$dir/q4.json" -m "$dir/q4.gguf" --cache 2 --ref "$dir/demo.ref" --ref-other-model
 near "perplexity of Q4_0" "$(number "$dir/q4.json" perplexity)" "$(theirs 'Mean PPL\(Q\) ')" 0.00015
