@@ -8,7 +8,7 @@
 #include "cli/progress.h"
 #include "cli/times.h"
 #include "plan/csv.h"
-#include "runner/gguf_check.h"
+#include "gguf/gguf_check.h"
 #include "runner/runner.h"
 
 struct cli_session {
