@@ -15,6 +15,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
+#include "backend/cold.h"
 #include "backend/step.h"
 #include "backend/tracing.h"
 #include "sluice.h"
@@ -27,6 +28,7 @@ struct sluice_device {
     bool csv_wanted;                  /* SLUICE_CSV is set and could be opened */
     bool plugin;                      /* loaded by a host program: errors go to stderr, nobody else reads them */
     struct engine *engine;            /* all models, all contexts */
+    struct cold cold;                 /* the cold model, if there is one; has a lock of its own */
     struct ggml_backend_reg reg;      /* what ggml sees */
     struct ggml_backend_device dev;
     struct ggml_backend_buffer_type buft;
@@ -55,10 +57,15 @@ extern struct sluice_device sluice_device;
 
 /* What a streamed weight's tensor->extra points to. Owned by its buffer. */
 struct stream_weight {
-    uint32_t tensor;   /* id in the engine */
-    uint32_t group;    /* its group */
-    uint32_t part;     /* its part in the group's bundles */
-    uint32_t n_expert; /* experts */
+    uint32_t tensor;           /* id in the engine */
+    uint32_t group;            /* its group */
+    uint32_t part;             /* its part in the group's bundles */
+    uint32_t n_expert;         /* experts */
+    char name[GGML_MAX_NAME];  /* as in the file */
+    enum ggml_type type;       /* of its values */
+    int64_t ne[2];             /* values of a row, rows of an expert */
+    uint64_t offset;           /* where in its file it begins, bytes */
+    struct cold_weight *cold;  /* its copy in the cold model; NULL: none. Owned */
 };
 
 /* Fill sluice_device for these settings. Called once. */
@@ -120,6 +127,12 @@ struct buffer_dense {
     bool in_mapping; /* some stay in the page cache */
 };
 void buffer_dense_sum(struct buffer_dense *sum);
+
+/*
+ * Call `visit` for every streamed weight of every mapped file, until it fails; returns what it returned.
+ * Weights stay while it runs. It may call engines, but nothing that waits for dense weights.
+ */
+int buffer_each_weight(int (*visit)(void *ud, struct stream_weight *w, const struct cold_origin *from), void *ud);
 
 /* The streamed weight behind a MUL_MAT_ID's src[0], or NULL: its data is in memory. */
 const struct stream_weight *buffer_weight(const struct ggml_tensor *w);

@@ -211,7 +211,7 @@ static enum ggml_status block_add_ready(struct block_exec *x, struct ggml_tensor
         }
         const enum part_state state = engine_part_state(x->engine, x->slot[i], w->part);
         if (state == PART_FAILED) {
-            x->collect.read_failed = true;
+            x->collect.failed = x->engine;
             return GGML_STATUS_FAILED;
         }
         if (state == PART_READY) {
@@ -497,10 +497,10 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
     if (status != GGML_STATUS_SUCCESS) {
         x->ids = NULL;
         collect_clear(&x->collect);
-        if (x->collect.read_failed) {
-            x->collect.read_failed = false;
-            engine_read_error(x->engine, err);
+        if (x->collect.failed && err->status == SLUICE_OK) {
+            engine_read_error(x->collect.failed, err);
         }
+        x->collect.failed = NULL;
         if (err->status == SLUICE_OK) {
             sluice_fail(err, status == GGML_STATUS_ALLOC_FAILED ? SLUICE_ERR_MEMORY : SLUICE_ERR_LLAMA,
                         status == GGML_STATUS_ALLOC_FAILED ? "out of memory in an MoE block"

@@ -155,6 +155,10 @@ void collect_clear(struct collect *c) {
     ggml_reset(c->tensors);
 }
 
+void collect_use_route(struct collect *c, const struct route *route) {
+    c->route = route;
+}
+
 /* Run what was collected, scatter its rows, start afresh. */
 enum ggml_status collect_flush(struct collect *c) {
     if (ggml_graph_n_nodes(c->graph) == 0) {
@@ -164,7 +168,7 @@ enum ggml_status collect_flush(struct collect *c) {
     enum ggml_status status = ggml_backend_graph_compute(c->cpu, c->graph);
     for (int i = 0; i < c->n_jobs; i++) {
         if (atomic_load(&c->jobs[i].failed)) {
-            c->read_failed = true;
+            c->failed = c->jobs[i].engine;
             status = GGML_STATUS_FAILED;
         }
     }

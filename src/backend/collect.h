@@ -40,7 +40,7 @@ struct collect {
     size_t rows_used, rows_cap;      /* bytes */
     int32_t *zeros;                  /* expert ids of one-expert nodes: all 0; zeros_cap entries */
     int64_t zeros_cap;               /* rows that one node can have */
-    bool read_failed;                /* the last run lacked weights that could not be read */
+    struct engine *failed;           /* the last run lacked weights that this engine could not read; NULL: it did not */
     struct timing *timing;           /* of the split that runs now, the owner's: running is booked there */
     struct idle idle;                /* of the kernel nodes, which run one after the other */
 };
@@ -62,6 +62,9 @@ enum ggml_status collect_flush(struct collect *c);
 
 /* Forget what was collected. */
 void collect_clear(struct collect *c);
+
+/* The routing of the nodes added from now on, of the same batch; it stays until they ran. */
+void collect_use_route(struct collect *c, const struct route *route);
 
 /* Append a node of the host's graph as it is. */
 enum ggml_status collect_add_plain(struct collect *c, struct ggml_tensor *node);

@@ -46,6 +46,11 @@ static bool route_reserve(struct route *r, int64_t n_expert, int64_t rows) {
 }
 
 int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, struct sluice_error *err) {
+    return route_read_marked(r, ids, n_expert, NULL, 0, err);
+}
+
+int route_read_marked(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, const uint8_t *mark,
+                      uint8_t which, struct sluice_error *err) {
     r->K = ids->ne[0];
     r->T = ids->ne[1];
     r->n = 0;
@@ -59,6 +64,9 @@ int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert
             if (e < 0 || (uint32_t)e >= n_expert) {
                 return sluice_fail(err, SLUICE_ERR_FORMAT, "the router picked expert %d of %u (%s)", e, n_expert,
                                    ids->name);
+            }
+            if (mark && mark[t * r->K + k] != which) {
+                continue;
             }
             if (r->index[e] < 0) {
                 r->index[e] = (int32_t)r->n;
@@ -77,7 +85,9 @@ int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert
     }
     for (int64_t t = 0; t < r->T; t++) {
         for (int64_t k = 0; k < r->K; k++) {
-            r->list[r->first[r->index[route_id(ids, t, k)]]++] = (int32_t)(t * r->K + k);
+            if (!mark || mark[t * r->K + k] == which) {
+                r->list[r->first[r->index[route_id(ids, t, k)]]++] = (int32_t)(t * r->K + k);
+            }
         }
     }
     /* Filling moved every start to its end, which is the next one's start: move them back. */

@@ -29,6 +29,10 @@ struct route {
  */
 int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, struct sluice_error *err);
 
+/* The same for the rows whose number `row` has mark[row] == which; mark NULL: all. */
+int route_read_marked(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, const uint8_t *mark,
+                      uint8_t which, struct sluice_error *err);
+
 /* Free its memory; *r may be used again. */
 void route_free(struct route *r);
 

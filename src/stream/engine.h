@@ -57,6 +57,9 @@ void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n);
 /* Ask the budget function whether this bank can be served, without allocating. An arena that is cut serves it. */
 int engine_check(struct engine *e, struct sluice_error *err);
 
+/* The slot memory that a budget would become: at least that of a block, whatever it is. SLUICE_ERR_MEMORY. */
+int engine_measure(struct engine *e, uint64_t budget, uint64_t *bytes, struct sluice_error *err);
+
 /*
  * Ask the budget function again and make the arena as large as it says, between blocks: waits until
  * no block runs and no read is under way. What is cached stays, as far as it fits. On failure all is
