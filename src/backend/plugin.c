@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "plan/settings.h"
 #include "stream/error.h"
 
 SLUICE_API ggml_backend_reg_t ggml_backend_init(void);
@@ -73,7 +74,9 @@ ggml_backend_reg_t ggml_backend_init(void) {
         return &sluice_device.reg; /* loaded twice: ggml keeps one of the same registration */
     }
     sluice_settings_default(&s);
-    sluice_settings_from_env(&s, &bad);
+    if (sluice_settings_from_env(&s, &bad) == SLUICE_OK && settings_check(&s, &bad)) {
+        s.drop_cold_experts = 0;
+    }
     if (device_setup(&s, true, &err)) {
         fprintf(stderr, "sluice: %s\n", err.message);
         return NULL;
