@@ -106,7 +106,8 @@ struct sluice_settings {
     bool drop_reproducible;   /* decide by a made-up cache that is empty when a generation begins */
 };
 
-/* Fill *s with the defaults: cache auto, dense anon, policy cycle, lookahead, direct I/O, 4 reads in flight, lossless. */
+/* Fill *s with the defaults: cache auto, dense anon, policy cycle, lookahead, direct I/O, 4 reads in flight, lossless.
+ */
 SLUICE_API void sluice_settings_default(struct sluice_settings *s);
 
 /*
@@ -168,13 +169,13 @@ SLUICE_API void sluice_set_streaming(bool on);
  * block, however many tokens share them.
  */
 struct sluice_drop_stats {
-    uint64_t examined;       /* routings whose weight was looked at */
-    uint64_t dropped;        /* of those, left out */
-    uint64_t experts;        /* the experts of the routings left out */
-    uint64_t experts_there;  /* of those, in memory all the same: only drop_reproducible does that */
-    uint64_t avoided_bytes;  /* weight bytes of the others, which were not read */
-    double weight;           /* final router weights of the routings examined, added up */
-    double dropped_weight;   /* of those left out */
+    uint64_t examined;      /* routings whose weight was looked at */
+    uint64_t dropped;       /* of those, left out */
+    uint64_t experts;       /* the experts of the routings left out */
+    uint64_t experts_there; /* of those, in memory all the same: only drop_reproducible does that */
+    uint64_t avoided_bytes; /* weight bytes of the others, which were not read */
+    double weight;          /* final router weights of the routings examined, added up */
+    double dropped_weight;  /* of those left out */
 };
 
 /* One set of counters per phase: prompt (more than one token in a batch) and generation. */
@@ -298,8 +299,8 @@ SLUICE_API void sluice_route_trace_mark(uint32_t turn, enum sluice_phase phase, 
 
 /*
  * This thread begins a generation: what it computes from now on belongs to a new prompt. With drop_reproducible
- * the cache that decides is empty from here on, so that the same prompt gives the same text. Programs that do not call it
- * are judged by the sizes of their batches: every batch of several tokens begins one.
+ * the cache that decides is empty from here on, so that the same prompt gives the same text. Programs that do not call
+ * it are judged by the sizes of their batches: every batch of several tokens begins one.
  */
 SLUICE_API void sluice_generation_begin(void);
 
@@ -362,8 +363,8 @@ SLUICE_API int sluice_set_cache_budget(enum sluice_cache_mode cache, uint64_t by
 
 /*
  * Write the mode line, e.g. "streaming 144 expert tensors (17.0 GiB), cache 2000 MiB lru, direct
- * reads, 4 lanes, lossless" (or "io_uring, depth 4", for who reads; or what is lossy) or "resident: ...". At most cap bytes with the
- * terminator; returns what snprintf would. Final only after the first decode (auto is decided there).
+ * reads, 4 lanes, lossless" (or "io_uring, depth 4", for who reads; or what is lossy) or "resident: ...". At most cap
+ * bytes with the terminator; returns what snprintf would. Final only after the first decode (auto is decided there).
  */
 SLUICE_API int sluice_mode_line(char *buf, size_t cap);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/lossy.h"
 #include "plan/settings.h"
 #include "stream/error.h"
 
@@ -90,7 +91,7 @@ bool sluice_take_error(struct sluice_error *out) {
 
 int sluice_mode_line(char *buf, size_t cap) {
     struct sluice_stats st;
-    char why[256], dense[256], cache[96], reads[192], lanes[32];
+    char why[256], dense[256], cache[96], reads[192], lanes[32], lossy[512];
     pthread_mutex_lock(&sluice_device.lock);
     snprintf(why, sizeof why, "%s", sluice_device.plain_reason);
     snprintf(dense, sizeof dense, "%s", sluice_device.dense_reason);
@@ -120,9 +121,10 @@ int sluice_mode_line(char *buf, size_t cap) {
         snprintf(reads, sizeof reads, "buffered reads (%s)", reason);
     }
     snprintf(lanes, sizeof lanes, st.io == SLUICE_IO_URING ? "io_uring, depth %u" : "%u lanes", st.lanes);
-    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %s, lossless%s%s%s%s", st.tensors,
-                    (double)st.bank_bytes / (1 << 20), cache, reads, lanes, why[0] ? "; not streamed: " : "", why,
-                    dense[0] ? "; dense weights stay in the page cache: " : "", dense);
+    lossy_describe(lossy, sizeof lossy);
+    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %s, %s%s%s%s%s", st.tensors,
+                    (double)st.bank_bytes / (1 << 20), cache, reads, lanes, lossy, why[0] ? "; not streamed: " : "",
+                    why, dense[0] ? "; dense weights stay in the page cache: " : "", dense);
 }
 
 const char *sluice_version(void) {

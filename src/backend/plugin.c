@@ -41,11 +41,17 @@ static void plugin_write_stats(void) {
             ",\"read_bytes_total\":%" PRIu64 ",\"generation_routed\":%" PRIu64 ",\"generation_hits\":%" PRIu64
             ",\"evictions\":%" PRIu64 ",\"foreseen_begun\":%" PRIu64 ",\"foreseen_used\":%" PRIu64
             ",\"cache_bytes\":%" PRIu64 ",\"direct_io\":%s,\"io\":\"%s\",\"plan_bytes\":%" PRIu64
-            ",\"dense_bytes\":%" PRIu64 ",\"dense_mapped\":%s}\n",
+            ",\"dense_bytes\":%" PRIu64 ",\"dense_mapped\":%s,\"examined\":%" PRIu64 ",\"dropped\":%" PRIu64
+            ",\"dropped_experts\":%" PRIu64 ",\"dropped_there\":%" PRIu64 ",\"avoided_bytes\":%" PRIu64
+            ",\"prompt_examined\":%" PRIu64 ",\"prompt_dropped\":%" PRIu64 ",\"blocks\":%" PRIu64
+            ",\"generation_blocks\":%" PRIu64 ",\"generation_misses\":%" PRIu64 "}\n",
             s.tensors, p->hits + g->hits, p->misses + g->misses, p->read_bytes + g->read_bytes, g->routed, g->hits,
             s.evictions, s.foreseen.begun, s.foreseen.used, s.cache_bytes, s.direct_io ? "true" : "false",
             s.io == SLUICE_IO_URING ? "uring" : "pread", plan.total_bytes, plan.dense_bytes,
-            plan.dense_mapped ? "true" : "false");
+            plan.dense_mapped ? "true" : "false", p->drop.examined + g->drop.examined,
+            p->drop.dropped + g->drop.dropped, p->drop.experts + g->drop.experts,
+            p->drop.experts_there + g->drop.experts_there, p->drop.avoided_bytes + g->drop.avoided_bytes,
+            p->drop.examined, p->drop.dropped, p->blocks + g->blocks, g->blocks, g->misses);
     if (fclose(f)) {
         fprintf(stderr, "sluice: cannot write SLUICE_STATS=%s\n", path);
     }

@@ -315,8 +315,9 @@ int settings_check_drop(double below, enum sluice_cache_mode cache, struct sluic
         return sluice_fail(err, SLUICE_ERR_ARG, "drop_cold_experts: %g is not within 0..1", below);
     }
     if (below > 0 && cache == SLUICE_CACHE_OFF) {
-        return sluice_fail(err, SLUICE_ERR_ARG,
-                           "drop_cold_experts needs a cache: without one every expert would be left out (cache is off)");
+        return sluice_fail(
+            err, SLUICE_ERR_ARG,
+            "drop_cold_experts needs a cache: without one every expert would be left out (cache is off)");
     }
     return sluice_ok(err);
 }

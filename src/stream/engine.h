@@ -101,7 +101,8 @@ struct engine_want {
     bool wait;               /* sleep until at least one (with all: all) can be had; only while holding nothing */
     double *slept_s;         /* seconds of such sleep are added here; NULL: nobody wants to know */
     uint8_t *found;          /* with first: enum engine_found of each granted expert; NULL: nobody wants to know */
-    const uint8_t *leave;    /* enum engine_leave of each expert; NULL: all are taken. Needs found, and takes at least one */
+    const uint8_t
+        *leave; /* enum engine_leave of each expert; NULL: all are taken. Needs found, and takes at least one */
 };
 
 /*

@@ -115,8 +115,7 @@ static uint32_t engine_pin(struct engine *e, const struct engine_want *w, uint32
     uint32_t n = 0;
     /* Bundles that are there first: placing another one must not evict them. */
     for (uint32_t i = 0; i < w->n; i++) {
-        const int32_t have =
-            engine_left_out(w, i) ? -1 : slots_find(&e->slots, w->group, (uint32_t)w->expert[i]);
+        const int32_t have = engine_left_out(w, i) ? -1 : slots_find(&e->slots, w->group, (uint32_t)w->expert[i]);
         slot[i] = have < 0 ? UINT32_MAX : (uint32_t)have;
         if (have >= 0) {
             e->slots.slot[have].pins++;
