@@ -97,9 +97,17 @@ struct sluice_settings {
     bool reference_kernel;        /* compute every expert by a stock ggml node, for comparison; slower, same bytes */
     bool publish;                 /* show counters to `sluice top` */
     bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
+
+    /* Lossy: these change the output. docs/quality.md says what they do. */
+    double drop_cold_experts; /* 0..1; leave out a routed expert that would have to be read and whose final weight is
+                                 below this times 1 / top-k; 0: none. Needs a cache */
+    bool drop_renorm;         /* the others of a token get the weight of those left out */
+    bool drop_in_prefill;     /* in prompts too */
+    bool drop_reproducible;   /* decide by a made-up cache that is empty when a generation begins */
 };
 
-/* Fill *s with the defaults: cache auto, dense anon, policy cycle, lookahead, direct I/O, 4 reads in flight. */
+/* Fill *s with the defaults: cache auto, dense anon, policy cycle, lookahead, direct I/O, 4 reads in flight, lossless.
+ */
 SLUICE_API void sluice_settings_default(struct sluice_settings *s);
 
 /*
@@ -119,14 +127,18 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_KERNEL        fused | reference                 reference: for comparison, same bytes
  *   SLUICE_PUBLISH       0 | 1                             0: `sluice top` does not see this process
  *   SLUICE_QUIET         0 | 1
+ *   SLUICE_DROP_COLD_EXPERTS  0..1, e.g. 0.5               lossy; 0: off
+ *   SLUICE_DROP_RENORM        on | off
+ *   SLUICE_DROP_IN_PREFILL    0 | 1
+ *   SLUICE_DROP_REPRODUCIBLE  0 | 1
  */
 SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err);
 
 /*
  * Set one setting from text, by the same names and rules as the environment, in lower case without
  * the prefix: "cache", "cache_floor", "memory", "dense", "cache_policy", "force_cache", "lookahead", "io",
- * "io_threads", "direct_io", "kernel", "publish", "quiet". An unknown name or a bad value is SLUICE_ERR_ARG
- * and leaves *s unchanged.
+ * "io_threads", "direct_io", "kernel", "publish", "quiet", "drop_cold_experts", "drop_renorm",
+ * "drop_in_prefill", "drop_reproducible". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
  */
 SLUICE_API int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value,
                                    struct sluice_error *err);
@@ -152,6 +164,20 @@ SLUICE_API int sluice_register(const struct sluice_settings *s, struct sluice_er
  */
 SLUICE_API void sluice_set_streaming(bool on);
 
+/*
+ * What the lossy settings left out. A routing is one expert of one token in one layer; experts are counted once per
+ * block, however many tokens share them.
+ */
+struct sluice_drop_stats {
+    uint64_t examined;      /* routings whose weight was looked at */
+    uint64_t dropped;       /* of those, left out */
+    uint64_t experts;       /* the experts of the routings left out */
+    uint64_t experts_there; /* of those, in memory all the same: only drop_reproducible does that */
+    uint64_t avoided_bytes; /* weight bytes of the others, which were not read */
+    double weight;          /* final router weights of the routings examined, added up */
+    double dropped_weight;  /* of those left out */
+};
+
 /* One set of counters per phase: prompt (more than one token in a batch) and generation. */
 struct sluice_phase_stats {
     uint64_t blocks;     /* MoE blocks executed (one layer of one batch) */
@@ -165,6 +191,7 @@ struct sluice_phase_stats {
     uint64_t reads;      /* read requests completed */
     double stall_s;      /* seconds in which a block waited for a read with nothing to compute */
     double compute_s;    /* seconds in expert matmuls and the cheap operations between them, stall_s not included */
+    struct sluice_drop_stats drop; /* what was left out: it is in none of the counts above */
 };
 
 /* Experts read before they were asked for. */
@@ -232,6 +259,7 @@ struct sluice_step {
     uint64_t minor_faults; /* of the process, without disk reads */
     uint64_t major_faults; /* of the process, with disk reads */
     double cpu_s;          /* processor seconds of the process, user and system */
+    struct sluice_drop_stats drop; /* as in sluice_phase_stats */
 };
 
 /*
@@ -268,6 +296,26 @@ SLUICE_API int sluice_route_trace_close(struct sluice_error *err);
  * that do not call it are judged by the sizes of their batches.
  */
 SLUICE_API void sluice_route_trace_mark(uint32_t turn, enum sluice_phase phase, uint32_t position);
+
+/*
+ * This thread begins a generation: what it computes from now on belongs to a new prompt. With drop_reproducible
+ * the cache that decides is empty from here on, so that the same prompt gives the same text. Programs that do not call
+ * it are judged by the sizes of their batches: every batch of several tokens begins one.
+ */
+SLUICE_API void sluice_generation_begin(void);
+
+/*
+ * Change drop_cold_experts while models run, from the next block on. SLUICE_ERR_ARG: not within 0..1, or more than 0
+ * without a cache.
+ */
+SLUICE_API int sluice_set_drop_cold_experts(double below, struct sluice_error *err);
+
+/*
+ * What the user should know of the settings in force, e.g. that a model with few experts per token loses much with
+ * each; "" when there is nothing. At most cap bytes with the terminator; returns what snprintf would. Final after the
+ * first decode.
+ */
+SLUICE_API int sluice_warning_line(char *buf, size_t cap);
 
 /*
  * The memory plan: what the process is expected to use at most, row by row, decided when the cache
@@ -315,8 +363,8 @@ SLUICE_API int sluice_set_cache_budget(enum sluice_cache_mode cache, uint64_t by
 
 /*
  * Write the mode line, e.g. "streaming 144 expert tensors (17.0 GiB), cache 2000 MiB lru, direct
- * reads, 4 lanes, lossless" (or "io_uring, depth 4", for who reads) or "resident: ...". At most cap bytes with the
- * terminator; returns what snprintf would. Final only after the first decode (auto is decided there).
+ * reads, 4 lanes, lossless" (or "io_uring, depth 4", for who reads; or what is lossy) or "resident: ...". At most cap
+ * bytes with the terminator; returns what snprintf would. Final only after the first decode (auto is decided there).
  */
 SLUICE_API int sluice_mode_line(char *buf, size_t cap);
 

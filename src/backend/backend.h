@@ -40,12 +40,16 @@ struct sluice_device {
     pthread_mutex_t lock;           /* guards the rest, and of settings what a change of the budget changes */
     struct sluice_error last_error; /* for sluice_take_error */
     char plain_reason[256];         /* why some expert weights do not stream, for the mode line; "" if all do */
+    char lossy_reason[256];         /* why blocks lose nothing although they should, for the mode line; "" if none */
     char dense_reason[256];         /* why dense weights are in the page cache although they should not; "" if not */
     struct sluice_plan plan;        /* the last plan; in force while the engine's arena is cut */
     bool mode_printed;              /* the plug-in prints its mode line once */
     struct sluice_buffer *buffers;  /* weights over mapped files, a list */
     struct sluice_stats last_stats; /* counters when models were last there */
     char architecture[64];          /* of the first model's file, when a CSV file asks for it; else "" */
+    _Atomic double drop_below;      /* drop_cold_experts of settings, for blocks */
+    _Atomic uint64_t generations;   /* numbers given to generations that programs told of */
+    _Atomic uint32_t top_k;         /* experts per token of the last block computed; 0: none was */
     _Atomic int threads;            /* compute threads, as the last context was told; 0: it was not */
 
     struct tracing tracing; /* the route trace; has a lock of its own */
@@ -79,6 +83,9 @@ void device_note_plain(const char *why);
 
 /* Note, for the mode line, that dense weights could not be moved, and why. First reason stays. */
 void device_note_dense(const char *why);
+
+/* Note, for the mode line, that lossy settings change nothing in some block, and why. First reason stays. */
+void device_note_lossy(const char *why);
 
 /* engine_budget_fn: the memory plan (budget.c). */
 int device_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budget, struct sluice_error *err);

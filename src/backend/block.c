@@ -28,6 +28,7 @@
 #include "backend/backend.h"
 #include "backend/collect.h"
 #include "backend/foresee.h"
+#include "backend/lossy.h"
 #include "backend/trial.h"
 #include "backend/window.h"
 #include "backend/step.h"
@@ -46,6 +47,7 @@ struct block_exec {
     struct foresee foresee;     /* guesses the next block's experts */
     struct step step;           /* what this context computes, where nobody says where steps begin */
     struct tracing_place place; /* likewise, for the route trace */
+    struct lossy lossy;         /* what is left out */
     kernel_traits_fn traits;    /* of the CPU backend; NULL: not known */
     struct timing timing;       /* where the time of the current split goes */
     double slept_s;             /* seconds of it that were slept in engine_acquire */
@@ -99,6 +101,7 @@ void block_destroy(struct block_exec *x) {
     foresee_free(&x->foresee);
     window_destroy(&x->window);
     trial_free(&x->trial);
+    lossy_free(&x->lossy);
     route_free(&x->route);
     free(x->slot);
     free(x->state);
@@ -390,15 +393,19 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     }
     if (status == GGML_STATUS_SUCCESS && (!x->held || !same)) {
         block_release_all(x);
-        status = block_route(x, ids, w->n_expert, err);
+        if (!same || !x->lossy.active) { /* else it is this block's, and what is left out is set aside in it */
+            status = block_route(x, ids, w->n_expert, err);
+        }
         x->phase = x->route.T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
         if (status == GGML_STATUS_SUCCESS && !same) {
+            lossy_block(&x->lossy, w->group, x->route.T);
             foresee_learn(&x->foresee, node, w->group, w->n_expert);
             step_block(&x->step, w->group, x->phase, (uint32_t)x->route.T);
             const int rc = engine_begin_block(x->engine, w->group, x->phase, (uint32_t)x->route.T, err);
             status = block_status(rc);
         }
         if (status == GGML_STATUS_SUCCESS) {
+            const uint8_t *leave = same ? NULL : lossy_propose(&x->lossy, x->engine, g, i, w->group, &x->route);
             const struct engine_want want = {.group = w->group,
                                              .parts = block_parts_ahead(g, i, ids, w->group),
                                              .expert = x->route.expert,
@@ -408,10 +415,14 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
                                              .all = true,
                                              .wait = true,
                                              .slept_s = &x->slept_s,
-                                             .found = x->found};
+                                             .found = x->found,
+                                             .leave = leave};
             uint32_t got = 0;
             const int rc = engine_acquire(x->engine, &want, x->slot, &got, err);
             x->held = got > 0;
+            if (!same && (rc == SLUICE_OK || rc == SLUICE_ERR_BUDGET)) {
+                lossy_settle(&x->lossy, x->engine, x->phase, w->group, &x->route, ids, x->slot, x->found);
+            }
             /* More experts than slots is no failure: they go through in a rolling window. */
             if (rc == SLUICE_ERR_BUDGET) {
                 sluice_ok(err);
@@ -439,13 +450,16 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     status = block_add_kernel(x, g, i, w, !same, taken, err);
     if (status == GGML_STATUS_SUCCESS && *taken == 0) {
         *taken = 1;
-        if (x->route.n != x->route.K * x->route.T) {
+        if (x->route.n != (uint32_t)route_kept_rows(&x->route)) {
             /* Some expert has several rows, whose inputs are about to be gathered. */
             status = collect_flush(&x->collect);
         }
         if (status == GGML_STATUS_SUCCESS) {
             status = block_run_node(x, node, w, !same, err);
         }
+    }
+    for (int k = 0; k < *taken && x->lossy.active && status == GGML_STATUS_SUCCESS; k++) {
+        status = collect_add_zeros(&x->collect, ggml_graph_node(g, i + k), &x->lossy);
     }
     if (status == GGML_STATUS_SUCCESS && !traced) {
         block_trace(x, g, i, w);
@@ -486,7 +500,9 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
                 device_note_plain("the program reads the weights into memory itself");
                 device_print_mode();
             }
-            status = collect_add_plain(&x->collect, node);
+            status = x->lossy.active && node == x->lossy.weighting
+                         ? collect_add_weighting(&x->collect, node, x->lossy.weight)
+                         : collect_add_plain(&x->collect, node);
         }
     }
     if (status == GGML_STATUS_SUCCESS) {

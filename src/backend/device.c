@@ -54,6 +54,14 @@ void device_note_dense(const char *why) {
     pthread_mutex_unlock(&sluice_device.lock);
 }
 
+void device_note_lossy(const char *why) {
+    pthread_mutex_lock(&sluice_device.lock);
+    if (!sluice_device.lossy_reason[0]) {
+        snprintf(sluice_device.lossy_reason, sizeof sluice_device.lossy_reason, "%s", why);
+    }
+    pthread_mutex_unlock(&sluice_device.lock);
+}
+
 void device_keep_stats(void) {
     struct sluice_stats s;
     engine_stats(sluice_device.engine, &s);
@@ -84,9 +92,12 @@ void device_print_mode(void) {
     sluice_device.mode_printed = true;
     pthread_mutex_unlock(&sluice_device.lock);
     if (print) {
-        char line[512];
+        char line[1024];
         sluice_mode_line(line, sizeof line);
         fprintf(stderr, "sluice: %s\n", line);
+        if (sluice_warning_line(line, sizeof line) > 0) {
+            fprintf(stderr, "sluice: warning: %s\n", line);
+        }
         if (sluice_plan_line(line, sizeof line) > 0) {
             fprintf(stderr, "sluice: %s\n", line);
         }
@@ -270,6 +281,7 @@ int device_setup(const struct sluice_settings *s, bool plugin, struct sluice_err
         return sluice_fail(err, SLUICE_ERR_STATE, "sluice is already registered in this process");
     }
     d->settings = *s;
+    atomic_store(&d->drop_below, s->drop_cold_experts);
     d->plugin = plugin;
     struct sluice_error why;
     d->engine = engine_create(s, device_budget, NULL, &why);

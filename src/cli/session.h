@@ -42,6 +42,9 @@ int cli_session_end_csv(struct cli_session *s);
 /* Free everything. */
 void cli_session_close(struct cli_session *s);
 
+/* Do the settings promise the resident run's output? */
+bool cli_session_lossless(const struct cli_session *s);
+
 /* What runs, in one line without a newline. Final after the first batch. */
 void cli_session_mode(const struct cli_session *s, char *buf, size_t cap);
 

@@ -81,6 +81,15 @@ enum engine_found {
     ENGINE_FOUND_NOT, /* it, or a part of it, had to be read */
     ENGINE_FOUND,     /* in memory, or on its way */
     ENGINE_FORESEEN,  /* the same, because it was read ahead of this, its first use */
+    ENGINE_LEFT,      /* left out, and it would have had to be read */
+    ENGINE_LEFT_THERE /* left out, although it is in memory or on its way */
+};
+
+/* May an expert be left out? */
+enum engine_leave {
+    ENGINE_TAKE,        /* no */
+    ENGINE_LEAVE_COLD,  /* if it, or a part of it, would have to be read: neither in memory nor on its way */
+    ENGINE_LEAVE_ALWAYS /* wherever it is */
 };
 
 /* What to acquire. */
@@ -95,6 +104,8 @@ struct engine_want {
     bool wait;               /* sleep until at least one (with all: all) can be had; only while holding nothing */
     double *slept_s;         /* seconds of such sleep are added here; NULL: nobody wants to know */
     uint8_t *found;          /* with first: enum engine_found of each granted expert; NULL: nobody wants to know */
+    const uint8_t
+        *leave; /* enum engine_leave of each expert; NULL: all are taken. Needs found, and takes at least one */
 };
 
 /*
@@ -103,6 +114,11 @@ struct engine_want {
  * expert[i], or UINT32_MAX where no slot could be had now. Returns the number granted in *granted;
  * 0 is possible without `wait`. A failure grants nothing: SLUICE_ERR_BUDGET, SLUICE_ERR_MEMORY.
  * With `all`, SLUICE_ERR_BUDGET also tells that the class can never hold n bundles.
+ *
+ * With `leave`, which experts are left out is decided in the same step as the others are pinned, so nothing
+ * can come or go between the two. They get no slot, are not counted as asked for, and nothing is read; found
+ * says which they are, with SLUICE_ERR_BUDGET as well: then the others are to be acquired in turns. Where there is
+ * no cache, ENGINE_LEAVE_COLD is ENGINE_TAKE.
  */
 int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot, uint32_t *granted,
                    struct sluice_error *err);
@@ -144,6 +160,9 @@ uint32_t engine_capacity(struct engine *e, uint32_t group);
  */
 int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, uint32_t rows,
                        struct sluice_error *err);
+
+/* Account what lossy settings left out in a block of `group`. avoided_bytes is filled in from the experts. */
+void engine_count_drops(struct engine *e, enum engine_phase phase, uint32_t group, const struct sluice_drop_stats *d);
 
 /* Account seconds: waiting for reads with nothing to compute, and computing. */
 void engine_count_time(struct engine *e, enum engine_phase phase, double stall_s, double compute_s);
