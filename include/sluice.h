@@ -38,6 +38,8 @@ extern "C" {
 #define SLUICE_API
 #endif
 
+enum { SLUICE_PATH_MAX = 4096 }; /* bytes of a file name in settings, terminator included */
+
 /* What went wrong, for programs. The message beside it is for people. */
 enum sluice_status {
     SLUICE_OK = 0,
@@ -104,6 +106,8 @@ struct sluice_settings {
     bool drop_renorm;         /* the others of a token get the weight of those left out */
     bool drop_in_prefill;     /* in prompts too */
     bool drop_reproducible;   /* decide by a made-up cache that is empty when a generation begins */
+    char cold_model[SLUICE_PATH_MAX]; /* a second, smaller quantisation of the model: experts that would be left out
+                                         are computed from their copies in it. "": none */
 };
 
 /* Fill *s with the defaults: cache auto, dense anon, policy cycle, lookahead, direct I/O, 4 reads in flight, lossless.
@@ -131,6 +135,7 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_DROP_RENORM        on | off
  *   SLUICE_DROP_IN_PREFILL    0 | 1
  *   SLUICE_DROP_REPRODUCIBLE  0 | 1
+ *   SLUICE_COLD_MODEL         FILE                        a GGUF file; of a split one the first shard
  */
 SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err);
 
@@ -138,7 +143,7 @@ SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice
  * Set one setting from text, by the same names and rules as the environment, in lower case without
  * the prefix: "cache", "cache_floor", "memory", "dense", "cache_policy", "force_cache", "lookahead", "io",
  * "io_threads", "direct_io", "kernel", "publish", "quiet", "drop_cold_experts", "drop_renorm",
- * "drop_in_prefill", "drop_reproducible". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
+ * "drop_in_prefill", "drop_reproducible", "cold_model". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
  */
 SLUICE_API int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value,
                                    struct sluice_error *err);
@@ -171,11 +176,23 @@ SLUICE_API void sluice_set_streaming(bool on);
 struct sluice_drop_stats {
     uint64_t examined;      /* routings whose weight was looked at */
     uint64_t dropped;       /* of those, left out */
-    uint64_t experts;       /* the experts of the routings left out */
+    uint64_t substituted;   /* of those, computed from the cold model's copy of the expert */
+    uint64_t experts;       /* the experts of the routings left out or substituted */
     uint64_t experts_there; /* of those, in memory all the same: only drop_reproducible does that */
     uint64_t avoided_bytes; /* weight bytes of the others, which were not read */
     double weight;          /* final router weights of the routings examined, added up */
     double dropped_weight;  /* of those left out */
+    double substituted_weight; /* of those substituted */
+};
+
+/* The cold model's copies. What was read for them is in the phases' reads and read_bytes as well. */
+struct sluice_cold_stats {
+    uint64_t copies;      /* copies asked for, counted once per block */
+    uint64_t hits;        /* of those, in memory or on their way */
+    uint64_t reads;       /* read requests completed */
+    uint64_t read_bytes;  /* bytes read from the cold model's file, direct-I/O rounding included */
+    uint64_t cache_bytes; /* slot memory of the copies, bytes */
+    uint32_t tensors;     /* expert tensors that have a copy; 0: there is no cold model */
 };
 
 /* One set of counters per phase: prompt (more than one token in a batch) and generation. */
@@ -214,6 +231,7 @@ struct sluice_stats {
     uint64_t slots;                       /* bundles that fit */
     uint64_t evictions;                   /* bundles evicted so far */
     struct sluice_foresee_stats foreseen; /* reading ahead */
+    struct sluice_cold_stats cold;        /* the cold model's copies; in none of the sizes and evictions above */
     uint64_t submits;                     /* times that reads were queued, several at once as a rule */
     uint64_t queue_sum;                   /* read requests outstanding after each of those, added up */
     uint32_t tensors;                     /* expert tensors that stream */

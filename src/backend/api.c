@@ -43,6 +43,9 @@ int sluice_set_cache_budget(enum sluice_cache_mode cache, uint64_t bytes, struct
     if (rc == SLUICE_OK) {
         rc = engine_check(d->engine, err); /* no arena yet: at least say now what cannot work */
     }
+    if (rc == SLUICE_OK && d->cold.engine) {
+        engine_resize(d->cold.engine, NULL); /* its part; without memory to grow it stays as it is, which works */
+    }
     if (rc) {
         pthread_mutex_lock(&d->lock);
         d->settings.cache = cache_before;
@@ -77,7 +80,7 @@ void sluice_set_streaming(bool on) {
 void sluice_get_stats(struct sluice_stats *out) {
     memset(out, 0, sizeof *out);
     if (sluice_device.engine) {
-        engine_stats(sluice_device.engine, out);
+        device_stats(out);
     }
 }
 

@@ -90,6 +90,9 @@ void device_note_lossy(const char *why);
 /* engine_budget_fn: the memory plan (budget.c). */
 int device_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budget, struct sluice_error *err);
 
+/* The counters: of the engine, and what was read from the cold model. */
+void device_stats(struct sluice_stats *out);
+
 /* Keep the counters as they are now. Called before contexts and models go. */
 void device_keep_stats(void);
 

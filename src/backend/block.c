@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/cold_block.h"
 #include "backend/collect.h"
 #include "backend/foresee.h"
 #include "backend/lossy.h"
@@ -48,6 +49,7 @@ struct block_exec {
     struct step step;           /* what this context computes, where nobody says where steps begin */
     struct tracing_place place; /* likewise, for the route trace */
     struct lossy lossy;         /* what is left out */
+    struct cold_block cold;     /* what is computed from copies instead */
     kernel_traits_fn traits;    /* of the CPU backend; NULL: not known */
     struct timing timing;       /* where the time of the current split goes */
     double slept_s;             /* seconds of it that were slept in engine_acquire */
@@ -88,6 +90,12 @@ struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
     x->traits = kernel_find_traits(cpu);
     foresee_init(&x->foresee, x->traits);
     x->collect.timing = &x->timing;
+    x->cold = (struct cold_block){.engine = sluice_device.cold.engine,
+                                  .collect = &x->collect,
+                                  .trial = &x->trial,
+                                  .timing = &x->timing,
+                                  .slept_s = &x->slept_s,
+                                  .traits = x->traits};
     return x;
 }
 
@@ -102,6 +110,7 @@ void block_destroy(struct block_exec *x) {
     window_destroy(&x->window);
     trial_free(&x->trial);
     lossy_free(&x->lossy);
+    cold_block_free(&x->cold);
     route_free(&x->route);
     free(x->slot);
     free(x->state);
@@ -147,20 +156,24 @@ static enum ggml_status block_route(struct block_exec *x, const struct ggml_tens
 }
 
 static void block_release_all(struct block_exec *x) {
+    cold_block_release(&x->cold);
     if (x->held) {
         engine_release(x->engine, x->slot, x->route.n);
         x->held = false;
     }
 }
 
-/* The parts of `group` that nodes from i on compute with the routing `ids`. */
-static uint32_t block_parts_ahead(struct ggml_cgraph *g, int i, const struct ggml_tensor *ids, uint32_t group) {
+/* The parts of `group` that nodes from i on compute with the routing `ids`; *copies: the same of their copies. */
+static uint32_t block_parts_ahead(struct ggml_cgraph *g, int i, const struct ggml_tensor *ids, uint32_t group,
+                                  uint32_t *copies) {
     uint32_t parts = 0;
+    *copies = 0;
     for (; i < ggml_graph_n_nodes(g); i++) {
         const struct ggml_tensor *n = ggml_graph_node(g, i);
         const struct stream_weight *w = n->op == GGML_OP_MUL_MAT_ID ? buffer_weight(n->src[0]) : NULL;
         if (w && n->src[2] == ids && w->group == group) {
             parts |= 1u << w->part;
+            *copies |= w->cold ? 1u << w->cold->part : 0;
         }
     }
     return parts;
@@ -375,9 +388,38 @@ static void block_trace(struct block_exec *x, struct ggml_cgraph *g, int i, cons
                                         .node = node,
                                         .weights = weights_find(g, i, node->src[2]),
                                         .found = x->found,
+                                        .copied = lossy_copies(&x->lossy) ? x->cold.found : NULL,
+                                        .copy_bytes = w->cold ? w->cold->bundle : 0,
                                         .traits = x->traits};
         tracing_block(&x->place, &b);
     }
+}
+
+/* The block gave experts up that have copies: acquire those. Not held if they do not fit, or the experts do not. */
+static enum ggml_status block_take_copies(struct block_exec *x, const struct stream_weight *w, uint32_t parts,
+                                          struct sluice_error *err) {
+    enum ggml_status status = cold_block_begin(&x->cold, &x->route, w, x->phase, err);
+    if (status == GGML_STATUS_SUCCESS && x->held) {
+        status = cold_block_hold(&x->cold, parts, err);
+    }
+    return status;
+}
+
+/* The rows that the matmuls i .. i + n - 1 do not compute with experts: from copies, or zeros. */
+static enum ggml_status block_add_given_up(struct block_exec *x, struct ggml_cgraph *g, int i, int n,
+                                           struct sluice_error *err) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    if (lossy_copies(&x->lossy)) {
+        struct ggml_tensor *node[KERNEL_MATS];
+        for (int k = 0; k < n; k++) {
+            node[k] = ggml_graph_node(g, i + k);
+        }
+        return cold_block_add(&x->cold, node, n, err);
+    }
+    for (int k = 0; k < n && lossy_drops(&x->lossy) && status == GGML_STATUS_SUCCESS; k++) {
+        status = collect_add_zeros(&x->collect, ggml_graph_node(g, i + k), &x->lossy);
+    }
+    return status;
 }
 
 /* Begin the block that node i starts, or go on with the one that it belongs to; then compute it. */
@@ -406,8 +448,9 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         }
         if (status == GGML_STATUS_SUCCESS) {
             const uint8_t *leave = same ? NULL : lossy_propose(&x->lossy, x->engine, g, i, w->group, &x->route);
+            uint32_t copies;
             const struct engine_want want = {.group = w->group,
-                                             .parts = block_parts_ahead(g, i, ids, w->group),
+                                             .parts = block_parts_ahead(g, i, ids, w->group, &copies),
                                              .expert = x->route.expert,
                                              .n = x->route.n,
                                              .phase = x->phase,
@@ -421,13 +464,17 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
             const int rc = engine_acquire(x->engine, &want, x->slot, &got, err);
             x->held = got > 0;
             if (!same && (rc == SLUICE_OK || rc == SLUICE_ERR_BUDGET)) {
-                lossy_settle(&x->lossy, x->engine, x->phase, w->group, &x->route, ids, x->slot, x->found);
+                lossy_settle(&x->lossy, x->engine, x->phase, w->group, w->cold != NULL, &x->route, ids, x->slot,
+                             x->found);
             }
             /* More experts than slots is no failure: they go through in a rolling window. */
             if (rc == SLUICE_ERR_BUDGET) {
                 sluice_ok(err);
             } else if (rc) {
                 status = block_status(rc);
+            }
+            if (status == GGML_STATUS_SUCCESS && !same && lossy_copies(&x->lossy)) {
+                status = block_take_copies(x, w, copies, err);
             }
         }
         if (status == GGML_STATUS_SUCCESS) {
@@ -458,8 +505,8 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
             status = block_run_node(x, node, w, !same, err);
         }
     }
-    for (int k = 0; k < *taken && x->lossy.active && status == GGML_STATUS_SUCCESS; k++) {
-        status = collect_add_zeros(&x->collect, ggml_graph_node(g, i + k), &x->lossy);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = block_add_given_up(x, g, i, *taken, err);
     }
     if (status == GGML_STATUS_SUCCESS && !traced) {
         block_trace(x, g, i, w);
@@ -500,7 +547,7 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
                 device_note_plain("the program reads the weights into memory itself");
                 device_print_mode();
             }
-            status = x->lossy.active && node == x->lossy.weighting
+            status = lossy_drops(&x->lossy) && node == x->lossy.weighting
                          ? collect_add_weighting(&x->collect, node, x->lossy.weight)
                          : collect_add_plain(&x->collect, node);
         }

@@ -74,7 +74,7 @@ static void buffer_free(ggml_backend_buffer_t buffer) {
     cold_forget(&sluice_device.cold, b->weights, b->n);
     engine_remove_tensors(sluice_device.engine, b->tensors, b->n);
     struct sluice_stats st;
-    engine_stats(sluice_device.engine, &st);
+    device_stats(&st);
     if (st.tensors == 0) {
         step_unpublish();
     }

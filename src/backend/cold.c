@@ -39,6 +39,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,7 +49,9 @@
 #include "gguf/gguf_check.h"
 #include "stream/error.h"
 
-#define COLD_ALIKE 0.5 /* cosine of rows of the two files under which they are not the same model */
+#define COLD_SHARE 0.0625 /* of the cache that the copies have at F = 1 */
+#define COLD_FROM  0.5    /* F up to which they have no more than one block needs */
+#define COLD_ALIKE 0.5    /* cosine of rows of the two files under which they are not the same model */
 
 /* One call of cold_match. */
 struct cold_matching {
@@ -265,9 +268,9 @@ static int cold_visit_add(void *ud, struct stream_weight *w, const struct cold_o
     if (!k) {
         return sluice_fail(m->err, SLUICE_ERR_MEMORY, "cold model: out of memory");
     }
-    k->slice = t->bytes / w->n_expert;
-    const int rc = engine_add_tensor(c->engine, c->file[t->shard], from->owner, w->name, t->offset, k->slice,
-                                     w->n_expert, from->top_k, &k->tensor, m->err);
+    const uint64_t slice = t->bytes / w->n_expert;
+    const int rc = engine_add_tensor(c->engine, c->file[t->shard], from->owner, w->name, t->offset, slice, w->n_expert,
+                                     from->top_k, &k->tensor, m->err);
     if (rc) {
         free(k);
         return rc;
@@ -278,10 +281,20 @@ static int cold_visit_add(void *ud, struct stream_weight *w, const struct cold_o
     k->like = (struct ggml_tensor){.type = (enum ggml_type)t->type, .ne = {w->ne[0], w->ne[1], w->n_expert, 1}};
     k->like.nb[0] = ggml_type_size(k->like.type);
     k->like.nb[1] = ggml_row_size(k->like.type, w->ne[0]);
-    k->like.nb[2] = (size_t)k->slice;
+    k->like.nb[2] = (size_t)slice;
     k->like.nb[3] = (size_t)t->bytes;
     memcpy(k->like.name, w->name, sizeof k->like.name);
     w->cold = k;
+    return SLUICE_OK;
+}
+
+/* Third round: all parts of the copies are known. */
+static int cold_visit_sum(void *ud, struct stream_weight *w, const struct cold_origin *from) {
+    const struct cold_matching *m = ud;
+    (void)from;
+    if (w->cold) {
+        w->cold->bundle = engine_bundle_bytes(m->cold->engine, w->cold->group);
+    }
     return SLUICE_OK;
 }
 
@@ -325,6 +338,7 @@ int cold_match(struct cold *c, struct sluice_error *err) {
     }
     if (rc == SLUICE_OK && m.found) {
         rc = buffer_each_weight(cold_visit_add, &m);
+        rc = rc ? rc : buffer_each_weight(cold_visit_sum, &m);
         rc = rc ? rc : cold_note(c, &m, err);
     }
     cold_close(c);
@@ -344,18 +358,72 @@ void cold_forget(struct cold *c, struct stream_weight *const *w, size_t n) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-uint64_t cold_take_share(struct cold *c, uint64_t budget, uint64_t bank) {
-    const double f = sluice_device.settings.drop_cold_experts;
-    if (!c->engine || !(f > 0)) {
-        return 0;
-    }
+/* Is anything substituted? */
+static bool cold_used(const struct cold *c) {
+    return c->engine && atomic_load_explicit(&sluice_device.drop_below, memory_order_relaxed) > 0;
+}
+
+uint64_t cold_least(struct cold *c) {
     pthread_mutex_lock(&sluice_device.lock);
-    uint64_t share = f > 0.5 ? (uint64_t)((double)budget / 16 * (2 * f - 1)) : 0;
-    /* What the experts cannot use anyway costs nothing. */
-    const uint64_t spare = budget > bank ? budget - bank : 0;
-    share = budget >= bank && spare < share ? spare : share;
-    share = share > c->least ? share : c->least;
+    const uint64_t least = cold_used(c) ? c->least : 0;
+    pthread_mutex_unlock(&sluice_device.lock);
+    return least;
+}
+
+uint64_t cold_held(struct cold *c) {
+    struct sluice_stats own = {0};
+    if (c->engine) {
+        engine_stats(c->engine, &own);
+    }
+    return own.cache_bytes;
+}
+
+uint64_t cold_take_share(struct cold *c, uint64_t budget, uint64_t bank) {
+    const double f = atomic_load_explicit(&sluice_device.drop_below, memory_order_relaxed);
+    uint64_t share = 0;
+    pthread_mutex_lock(&sluice_device.lock);
+    if (cold_used(c) && budget) {
+        share = f > COLD_FROM ? (uint64_t)((double)budget * COLD_SHARE * (f - COLD_FROM) / (1 - COLD_FROM)) : 0;
+        if (budget >= bank && budget - bank < share) {
+            share = budget - bank; /* with all experts in memory no copy is ever asked for */
+        }
+        share = share > c->least ? share : c->least;
+    }
     c->budget = share;
     pthread_mutex_unlock(&sluice_device.lock);
     return share;
+}
+
+void cold_add_stats(struct cold *c, struct sluice_stats *s) {
+    if (!c->engine) {
+        return;
+    }
+    struct sluice_stats own;
+    engine_stats(c->engine, &own);
+    struct sluice_phase_stats *to[] = {&s->prompt, &s->generation};
+    const struct sluice_phase_stats *from[] = {&own.prompt, &own.generation};
+    for (int i = 0; i < 2; i++) {
+        to[i]->reads += from[i]->reads;
+        to[i]->read_bytes += from[i]->read_bytes;
+        s->cold.copies += from[i]->routed;
+        s->cold.hits += from[i]->hits;
+        s->cold.reads += from[i]->reads;
+        s->cold.read_bytes += from[i]->read_bytes;
+    }
+    s->submits += own.submits;
+    s->queue_sum += own.queue_sum;
+    s->cold.cache_bytes = own.cache_bytes;
+    s->cold.tensors = own.tensors;
+    s->direct_io = s->direct_io && (own.direct_io || own.tensors == 0);
+}
+
+bool cold_describe(struct cold *c, char *buf, size_t cap) {
+    const char *path = cold_path(), *slash = strrchr(path, '/');
+    if (!c->engine) {
+        return false;
+    }
+    pthread_mutex_lock(&sluice_device.lock);
+    snprintf(buf, cap, "%.96s (%s)", slash ? slash + 1 : path, c->type[0] ? c->type : "not read yet");
+    pthread_mutex_unlock(&sluice_device.lock);
+    return true;
 }

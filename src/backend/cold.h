@@ -18,7 +18,7 @@ struct cold_weight {
     uint32_t tensor;         /* id in the cold engine */
     uint32_t group;          /* its group there */
     uint32_t part;           /* its part in the group's bundles */
-    uint64_t slice;          /* bytes of one expert */
+    uint64_t bundle;         /* weight bytes of a copy, all its parts */
     struct ggml_tensor like; /* stands for the weight in nodes: its type, shape and strides; no data */
 };
 
@@ -53,9 +53,17 @@ struct cold_origin {
 /* These weights are freed: forget their copies. */
 void cold_forget(struct cold *c, struct stream_weight *const *w, size_t n);
 
-/* How much of `budget`, for a bank of `bank` bytes, the copies get, and note it for the engine. 0: no cold model in use.
- */
+/* Slot memory without which no block can use copies. 0: no cold model in use. */
+uint64_t cold_least(struct cold *c);
+
+/* Slot memory that the copies have now. */
+uint64_t cold_held(struct cold *c);
+
+/* How much of `budget`, for a bank of `bank` bytes, the copies get, noted for their engine. 0: no cold model in use. */
 uint64_t cold_take_share(struct cold *c, uint64_t budget, uint64_t bank);
+
+/* "FILE (TYPE)", the file without its folders, for the mode line. False: no cold model. */
+bool cold_describe(struct cold *c, char *buf, size_t cap);
 
 /* What the counters are, in the main engine's terms: adds reads and bytes of the second file to *s. */
 void cold_add_stats(struct cold *c, struct sluice_stats *s);

@@ -22,6 +22,7 @@
 #include "stream/error.h"
 
 struct sluice_device sluice_device = {
+    .cold = {.lock = PTHREAD_MUTEX_INITIALIZER},
     .dense_lock = PTHREAD_MUTEX_INITIALIZER,
     .resize_lock = PTHREAD_MUTEX_INITIALIZER,
     .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -62,9 +63,14 @@ void device_note_lossy(const char *why) {
     pthread_mutex_unlock(&sluice_device.lock);
 }
 
+void device_stats(struct sluice_stats *out) {
+    engine_stats(sluice_device.engine, out);
+    cold_add_stats(&sluice_device.cold, out);
+}
+
 void device_keep_stats(void) {
     struct sluice_stats s;
-    engine_stats(sluice_device.engine, &s);
+    device_stats(&s);
     pthread_mutex_lock(&sluice_device.lock);
     struct sluice_stats *last = &sluice_device.last_stats;
     if (s.tensors >= last->tensors) {
@@ -75,6 +81,11 @@ void device_keep_stats(void) {
         last->generation = s.generation;
         last->evictions = s.evictions;
         last->foreseen = s.foreseen;
+        const uint32_t copies = last->cold.tensors;
+        const uint64_t memory = last->cold.cache_bytes;
+        last->cold = s.cold;
+        last->cold.tensors = copies;
+        last->cold.cache_bytes = memory;
     }
     pthread_mutex_unlock(&sluice_device.lock);
 }
@@ -198,8 +209,8 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
         device_report(&sluice_device.bad_settings);
         return NULL;
     }
-    /* A budget that cannot work is better said here, before a prompt is read, than at the first token. */
-    if (engine_check(sluice_device.engine, &err)) {
+    /* What cannot work is better said here, before a prompt is read, than at the first token. */
+    if (cold_match(&sluice_device.cold, &err) || engine_check(sluice_device.engine, &err)) {
         device_report(&err);
         return NULL;
     }
@@ -286,6 +297,11 @@ int device_setup(const struct sluice_settings *s, bool plugin, struct sluice_err
     struct sluice_error why;
     d->engine = engine_create(s, device_budget, NULL, &why);
     if (!d->engine) {
+        return sluice_fail(err, why.status, "%s", why.message);
+    }
+    if (cold_setup(&d->cold, s, &why)) {
+        engine_destroy(d->engine);
+        d->engine = NULL;
         return sluice_fail(err, why.status, "%s", why.message);
     }
     d->reg = (struct ggml_backend_reg){

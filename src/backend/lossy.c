@@ -206,9 +206,10 @@ static void lossy_renumber(const struct lossy *l, uint32_t n, uint32_t *slot, ui
     }
 }
 
-void lossy_settle(struct lossy *l, struct engine *e, enum engine_phase phase, uint32_t group, struct route *r,
-                  const struct ggml_tensor *ids, uint32_t *slot, uint8_t *found) {
+void lossy_settle(struct lossy *l, struct engine *e, enum engine_phase phase, uint32_t group, bool copies,
+                  struct route *r, const struct ggml_tensor *ids, uint32_t *slot, uint8_t *found) {
     struct sluice_drop_stats d = {0};
+    l->fate_of_cold = copies ? LOSSY_COPY : LOSSY_DROP;
     for (uint32_t p = 0; l->examined && p < r->n_all; p++) {
         l->aside[p] = found[p] == ENGINE_LEFT || found[p] == ENGINE_LEFT_THERE;
         d.experts += l->aside[p];
@@ -218,15 +219,17 @@ void lossy_settle(struct lossy *l, struct engine *e, enum engine_phase phase, ui
         const int64_t t = row / r->K, k = row % r->K;
         const double x = weights_at(l->weighting->src[1], t, k);
         const bool left = l->aside[r->index[route_id(ids, t, k)]];
-        l->fate[row] = left ? LOSSY_DROP : LOSSY_KEEP;
+        l->fate[row] = left ? l->fate_of_cold : LOSSY_KEEP;
         d.examined++;
-        d.dropped += left;
+        *(copies ? &d.substituted : &d.dropped) += left;
         d.weight += isfinite(x) ? x : 0;
-        d.dropped_weight += left ? x : 0;
+        *(copies ? &d.substituted_weight : &d.dropped_weight) += left ? x : 0;
     }
     l->active = d.experts > 0;
     if (l->active) {
-        lossy_weigh(l, r);
+        if (!copies) {
+            lossy_weigh(l, r);
+        }
         lossy_renumber(l, r->n_all, slot, found);
         route_set_aside(r, ids, l->aside);
     }
@@ -266,8 +269,14 @@ int lossy_describe(char *buf, size_t cap) {
     if (d->engine && engine_budget(d->engine, &cut) == 0 && cut) {
         snprintf(why, sizeof why, "there is no cache");
     }
-    char share[32];
+    char share[32], copies[160];
     lossy_share(below, share, sizeof share);
+    if (cold_describe(&d->cold, copies, sizeof copies)) {
+        return snprintf(buf, cap, "lossy: cold experts below %s/k from %s%s, %s%s%s", share, copies,
+                        d->settings.drop_in_prefill ? ", prompts too" : "",
+                        d->settings.drop_reproducible ? "reproducible for this size of cache" : "not reproducible",
+                        why[0] ? "; where nothing is: " : "", why);
+    }
     return snprintf(buf, cap, "lossy: drop cold experts below %s/k%s, %s, %s%s%s", share,
                     d->settings.drop_in_prefill ? ", prompts too" : "",
                     d->settings.drop_renorm ? "renormalised" : "not renormalised",

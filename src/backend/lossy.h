@@ -30,12 +30,14 @@ struct shadow;
 enum lossy_fate {
     LOSSY_KEEP, /* computed as ever */
     LOSSY_DROP, /* left out: weight 0, rows of zeros, nothing read */
+    LOSSY_COPY, /* computed from the cold model's copy of the expert, with the weight that it has (cold_block.c) */
 };
 
 /* The lossy settings' state of one context. */
 struct lossy {
     /* The current block; valid from lossy_settle to the end of the block. */
     bool active;                   /* some routing of it has another fate than LOSSY_KEEP */
+    enum lossy_fate fate_of_cold;  /* which one: LOSSY_DROP or LOSSY_COPY */
     struct ggml_tensor *weighting; /* the node that multiplies the experts' outputs with the router's weights, src[1] */
     uint8_t *fate;                 /* by row of the routing (token * K + rank): enum lossy_fate */
     float *weight;                 /* by row: what to multiply with instead. The router's are not written: others may
@@ -75,11 +77,22 @@ const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgra
                              const struct route *r);
 
 /*
- * The engine decided, with success or SLUICE_ERR_BUDGET: found[] is by place. With anything given up the route is
+ * The engine decided, with success or SLUICE_ERR_BUDGET: found[] is by place. `copies`: the experts have copies, from which
+ * what is given up is computed. With anything given up the route is
  * renumbered, and slot[] and found[] with it.
  */
-void lossy_settle(struct lossy *l, struct engine *e, enum engine_phase phase, uint32_t group, struct route *r,
-                  const struct ggml_tensor *ids, uint32_t *slot, uint8_t *found);
+void lossy_settle(struct lossy *l, struct engine *e, enum engine_phase phase, uint32_t group, bool copies,
+                  struct route *r, const struct ggml_tensor *ids, uint32_t *slot, uint8_t *found);
+
+/* Is some routing of the block left out? */
+static inline bool lossy_drops(const struct lossy *l) {
+    return l->active && l->fate_of_cold == LOSSY_DROP;
+}
+
+/* Is some routing of the block computed from a copy? */
+static inline bool lossy_copies(const struct lossy *l) {
+    return l->active && l->fate_of_cold == LOSSY_COPY;
+}
 
 /* The rows of the routing that nothing computes: they are to be zeros. */
 static inline bool lossy_blank(const struct lossy *l, int64_t row) {

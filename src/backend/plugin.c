@@ -44,14 +44,18 @@ static void plugin_write_stats(void) {
             ",\"dense_bytes\":%" PRIu64 ",\"dense_mapped\":%s,\"examined\":%" PRIu64 ",\"dropped\":%" PRIu64
             ",\"dropped_experts\":%" PRIu64 ",\"dropped_there\":%" PRIu64 ",\"avoided_bytes\":%" PRIu64
             ",\"prompt_examined\":%" PRIu64 ",\"prompt_dropped\":%" PRIu64 ",\"blocks\":%" PRIu64
-            ",\"generation_blocks\":%" PRIu64 ",\"generation_misses\":%" PRIu64 "}\n",
+            ",\"generation_blocks\":%" PRIu64 ",\"generation_misses\":%" PRIu64 ",\"substituted\":%" PRIu64
+            ",\"prompt_substituted\":%" PRIu64 ",\"cold_tensors\":%" PRIu32 ",\"cold_copies\":%" PRIu64
+            ",\"cold_hits\":%" PRIu64 ",\"cold_read_bytes\":%" PRIu64 ",\"cold_cache_bytes\":%" PRIu64 "}\n",
             s.tensors, p->hits + g->hits, p->misses + g->misses, p->read_bytes + g->read_bytes, g->routed, g->hits,
             s.evictions, s.foreseen.begun, s.foreseen.used, s.cache_bytes, s.direct_io ? "true" : "false",
             s.io == SLUICE_IO_URING ? "uring" : "pread", plan.total_bytes, plan.dense_bytes,
             plan.dense_mapped ? "true" : "false", p->drop.examined + g->drop.examined,
             p->drop.dropped + g->drop.dropped, p->drop.experts + g->drop.experts,
             p->drop.experts_there + g->drop.experts_there, p->drop.avoided_bytes + g->drop.avoided_bytes,
-            p->drop.examined, p->drop.dropped, p->blocks + g->blocks, g->blocks, g->misses);
+            p->drop.examined, p->drop.dropped, p->blocks + g->blocks, g->blocks, g->misses,
+            p->drop.substituted + g->drop.substituted, p->drop.substituted, s.cold.tensors, s.cold.copies, s.cold.hits,
+            s.cold.read_bytes, s.cold.cache_bytes);
     if (fclose(f)) {
         fprintf(stderr, "sluice: cannot write SLUICE_STATS=%s\n", path);
     }

@@ -95,7 +95,7 @@ void show_split(double t) {
     pthread_mutex_lock(&log->lock);
     if (log->stat && t - log->shown_at >= 1e-3 * SHOW_EVERY_MS) {
         struct sluice_stats st;
-        engine_stats(sluice_device.engine, &st);
+        device_stats(&st);
         show_write(log, &st, t);
     }
     pthread_mutex_unlock(&log->lock);
@@ -117,7 +117,7 @@ static void show_program(char *name, int n) {
 void step_publish(void) {
     struct step_log *log = &sluice_device.steps;
     struct sluice_stats st;
-    engine_stats(sluice_device.engine, &st);
+    device_stats(&st);
     if (!sluice_device.settings.publish || st.tensors == 0) {
         return;
     }

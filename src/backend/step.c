@@ -48,7 +48,7 @@ static void step_count(struct step_log *log, struct sluice_step *out) {
     if (!sluice_device.engine) {
         return; /* nothing streams */
     }
-    engine_stats(sluice_device.engine, &now);
+    device_stats(&now);
     const struct sluice_phase_stats *a[] = {&log->last.prompt, &log->last.generation};
     const struct sluice_phase_stats *b[] = {&now.prompt, &now.generation};
     for (int i = 0; i < 2; i++) {

@@ -176,6 +176,13 @@ const struct cli_option cli_lossy_options[] = {
      .fixed = "1",
      .help = "decide by a made-up cache that is empty when a generation begins: the\n"
              "same prompt gives the same text, whatever is in memory"},
+    {.name = "--cold-model",
+     .metavar = "FILE",
+     .set = cli_set_setting,
+     .setting = "cold_model",
+     .expect = "a file name",
+     .help = "a smaller quantisation of the same model: experts that would be left out\n"
+             "are computed from their copies in it instead. Fewer bytes, less loss"},
     {0},
 };
 

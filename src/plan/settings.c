@@ -235,6 +235,15 @@ static bool set_reproducible(struct sluice_settings *s, const char *v) {
     return settings_bool(v, &s->drop_reproducible);
 }
 
+static bool set_cold_model(struct sluice_settings *s, const char *v) {
+    const size_t n = strlen(v);
+    if (n == 0 || n >= sizeof s->cold_model) {
+        return false;
+    }
+    memcpy(s->cold_model, v, n + 1);
+    return true;
+}
+
 static const struct {
     const char *name;                                      /* in sluice_settings_set */
     const char *env;                                       /* in the environment */
@@ -258,6 +267,7 @@ static const struct {
     {"drop_renorm", "SLUICE_DROP_RENORM", set_renorm, "on or off"},
     {"drop_in_prefill", "SLUICE_DROP_IN_PREFILL", set_prefill, "0 or 1"},
     {"drop_reproducible", "SLUICE_DROP_REPRODUCIBLE", set_reproducible, "0 or 1"},
+    {"cold_model", "SLUICE_COLD_MODEL", set_cold_model, "a file name"},
 };
 
 enum { SETTINGS_N = sizeof settings_table / sizeof *settings_table };

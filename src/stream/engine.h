@@ -76,6 +76,9 @@ struct engine_tensor_info {
 };
 struct engine_tensor_info engine_tensor(struct engine *e, uint32_t tensor);
 
+/* Weight bytes of one bundle of a group. */
+uint64_t engine_bundle_bytes(struct engine *e, uint32_t group);
+
 /* How an expert was found by the first acquire of a block. */
 enum engine_found {
     ENGINE_FOUND_NOT, /* it, or a part of it, had to be read */
