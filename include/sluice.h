@@ -143,7 +143,8 @@ SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice
  * Set one setting from text, by the same names and rules as the environment, in lower case without
  * the prefix: "cache", "cache_floor", "memory", "dense", "cache_policy", "force_cache", "lookahead", "io",
  * "io_threads", "direct_io", "kernel", "publish", "quiet", "drop_cold_experts", "drop_renorm",
- * "drop_in_prefill", "drop_reproducible", "cold_model". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s unchanged.
+ * "drop_in_prefill", "drop_reproducible", "cold_model". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s
+ * unchanged.
  */
 SLUICE_API int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value,
                                    struct sluice_error *err);
@@ -174,14 +175,14 @@ SLUICE_API void sluice_set_streaming(bool on);
  * block, however many tokens share them.
  */
 struct sluice_drop_stats {
-    uint64_t examined;      /* routings whose weight was looked at */
-    uint64_t dropped;       /* of those, left out */
-    uint64_t substituted;   /* of those, computed from the cold model's copy of the expert */
-    uint64_t experts;       /* the experts of the routings left out or substituted */
-    uint64_t experts_there; /* of those, in memory all the same: only drop_reproducible does that */
-    uint64_t avoided_bytes; /* weight bytes of the others, which were not read */
-    double weight;          /* final router weights of the routings examined, added up */
-    double dropped_weight;  /* of those left out */
+    uint64_t examined;         /* routings whose weight was looked at */
+    uint64_t dropped;          /* of those, left out */
+    uint64_t substituted;      /* of those, computed from the cold model's copy of the expert */
+    uint64_t experts;          /* the experts of the routings left out or substituted */
+    uint64_t experts_there;    /* of those, in memory all the same: only drop_reproducible does that */
+    uint64_t avoided_bytes;    /* weight bytes of the others, which were not read */
+    double weight;             /* final router weights of the routings examined, added up */
+    double dropped_weight;     /* of those left out */
     double substituted_weight; /* of those substituted */
 };
 

@@ -31,11 +31,11 @@ struct pool {
 
 /* What a run is asked. */
 struct question {
-    const struct trace *t;         /* the trace */
-    uint64_t budget;               /* bytes of both caches */
-    double share;                  /* of them, for cold copies, 0..1 */
-    double ratio;                  /* size of a cold copy over its expert's */
-    double drop;                   /* F: rows below F / top-k that miss are substituted */
+    const struct trace *t;          /* the trace */
+    uint64_t budget;                /* bytes of both caches */
+    double share;                   /* of them, for cold copies, 0..1 */
+    double ratio;                   /* size of a cold copy over its expert's */
+    double drop;                    /* F: rows below F / top-k that miss are substituted */
     enum sluice_policy cold_policy; /* who is evicted among cold copies */
 };
 

@@ -61,15 +61,15 @@ extern struct sluice_device sluice_device;
 
 /* What a streamed weight's tensor->extra points to. Owned by its buffer. */
 struct stream_weight {
-    uint32_t tensor;           /* id in the engine */
-    uint32_t group;            /* its group */
-    uint32_t part;             /* its part in the group's bundles */
-    uint32_t n_expert;         /* experts */
-    char name[GGML_MAX_NAME];  /* as in the file */
-    enum ggml_type type;       /* of its values */
-    int64_t ne[2];             /* values of a row, rows of an expert */
-    uint64_t offset;           /* where in its file it begins, bytes */
-    struct cold_weight *cold;  /* its copy in the cold model; NULL: none. Owned */
+    uint32_t tensor;          /* id in the engine */
+    uint32_t group;           /* its group */
+    uint32_t part;            /* its part in the group's bundles */
+    uint32_t n_expert;        /* experts */
+    char name[GGML_MAX_NAME]; /* as in the file */
+    enum ggml_type type;      /* of its values */
+    int64_t ne[2];            /* values of a row, rows of an expert */
+    uint64_t offset;          /* where in its file it begins, bytes */
+    struct cold_weight *cold; /* its copy in the cold model; NULL: none. Owned */
 };
 
 /* Fill sluice_device for these settings. Called once. */

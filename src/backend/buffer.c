@@ -372,8 +372,7 @@ int buffer_each_weight(int (*visit)(void *ud, struct stream_weight *w, const str
     struct sluice_buffer *b = d->buffers;
     pthread_mutex_unlock(&d->lock);
     for (; b && rc == SLUICE_OK; b = b->next) {
-        const struct cold_origin from = {
-            .file = engine_file(d->engine, b->file), .owner = b->owner, .top_k = b->top_k};
+        const struct cold_origin from = {.file = engine_file(d->engine, b->file), .owner = b->owner, .top_k = b->top_k};
         for (size_t i = 0; rc == SLUICE_OK; i++) {
             pthread_mutex_lock(&d->lock);
             struct stream_weight *w = i < b->n ? b->weights[i] : NULL;

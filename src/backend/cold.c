@@ -55,11 +55,11 @@
 
 /* One call of cold_match. */
 struct cold_matching {
-    struct cold *cold;           /* what is matched */
-    struct sluice_error *err;    /* where to say what is wrong */
-    uint32_t found, missing;     /* weights without a copy so far: names that the file has, and has not */
-    char lost[GGML_MAX_NAME];    /* the first that it has not */
-    double dot, model2, copy2;   /* sums over the rows compared: products, squares */
+    struct cold *cold;               /* what is matched */
+    struct sluice_error *err;        /* where to say what is wrong */
+    uint32_t found, missing;         /* weights without a copy so far: names that the file has, and has not */
+    char lost[GGML_MAX_NAME];        /* the first that it has not */
+    double dot, model2, copy2;       /* sums over the rows compared: products, squares */
     uint64_t bytes[GGML_TYPE_COUNT]; /* of the copies, by type */
 };
 
@@ -236,10 +236,11 @@ static int cold_visit_check(void *ud, struct stream_weight *w, const struct cold
     }
     m->found++;
     if (t->ne[0] != (uint64_t)w->ne[0] || t->ne[1] != (uint64_t)w->ne[1] || t->ne[2] != w->n_expert || t->ne[3] != 1) {
-        return sluice_fail(m->err, SLUICE_ERR_FORMAT,
-                           "cold model: %s: tensor %s is %llu x %llu with %llu experts, the model's is %lld x %lld with %u",
-                           path, w->name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1],
-                           (unsigned long long)t->ne[2], (long long)w->ne[0], (long long)w->ne[1], w->n_expert);
+        return sluice_fail(
+            m->err, SLUICE_ERR_FORMAT,
+            "cold model: %s: tensor %s is %llu x %llu with %llu experts, the model's is %lld x %lld with %u", path,
+            w->name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1], (unsigned long long)t->ne[2],
+            (long long)w->ne[0], (long long)w->ne[1], w->n_expert);
     }
     if (!cold_type((enum ggml_type)t->type)) {
         return sluice_fail(m->err, SLUICE_ERR_FORMAT,
@@ -325,10 +326,10 @@ int cold_match(struct cold *c, struct sluice_error *err) {
     int rc = cold_read(c, err);
     rc = rc ? rc : buffer_each_weight(cold_visit_check, &m);
     if (rc == SLUICE_OK && m.missing) {
-        rc = m.found ? sluice_fail(err, SLUICE_ERR_FORMAT, "cold model: %s: has no tensor %s", cold_path(), m.lost)
-                     : sluice_fail(err, SLUICE_ERR_FORMAT,
-                                   "cold model: %s: holds none of the model's expert tensors (no %s)", cold_path(),
-                                   m.lost);
+        rc = m.found
+                 ? sluice_fail(err, SLUICE_ERR_FORMAT, "cold model: %s: has no tensor %s", cold_path(), m.lost)
+                 : sluice_fail(err, SLUICE_ERR_FORMAT,
+                               "cold model: %s: holds none of the model's expert tensors (no %s)", cold_path(), m.lost);
     }
     if (rc == SLUICE_OK && m.model2 > 0 && m.dot / m.model2 < COLD_ALIKE) {
         rc = sluice_fail(err, SLUICE_ERR_FORMAT,

@@ -141,7 +141,8 @@ static enum ggml_status cold_add_kernel(struct cold_block *b, struct ggml_tensor
 }
 
 /* Append a stock matmul of every copy that has arrived and has none yet. */
-static enum ggml_status cold_add_ready(struct cold_block *b, struct ggml_tensor *mine, uint32_t part, uint32_t *n_done) {
+static enum ggml_status cold_add_ready(struct cold_block *b, struct ggml_tensor *mine, uint32_t part,
+                                       uint32_t *n_done) {
     for (uint32_t i = 0; i < b->route.n; i++) {
         if (b->done[i]) {
             continue;
@@ -175,7 +176,8 @@ static enum ggml_status cold_add_reference(struct cold_block *b, struct ggml_ten
     while (n_done < b->route.n && status == GGML_STATUS_SUCCESS) {
         const uint32_t seen = engine_seen(b->engine), before = n_done;
         status = cold_add_ready(b, mine, part, &n_done);
-        const bool untried = collect_kernel_fits(b->collect, mine) && trial_ask(b->trial, &b->route, mine) == TRIAL_UNKNOWN;
+        const bool untried =
+            collect_kernel_fits(b->collect, mine) && trial_ask(b->trial, &b->route, mine) == TRIAL_UNKNOWN;
         if (status != GGML_STATUS_SUCCESS || (n_done == b->route.n && !untried)) {
             break;
         }
@@ -255,5 +257,4 @@ void cold_block_release(struct cold_block *b) {
         engine_release(b->engine, b->slot, b->route.n);
         b->held = false;
     }
-    b->whole = NULL;
 }

@@ -24,7 +24,7 @@ struct cold_block {
     kernel_traits_fn traits; /* of the CPU backend; NULL: not known */
 
     /* The current block. */
-    const struct route *whole;               /* its routing; NULL: nothing of it is computed from copies */
+    const struct route *whole;               /* its routing, once cold_block_begin was told */
     struct route route;                      /* a view of it: the places computed now. Its arrays are whole's */
     uint32_t group;                          /* of the copies */
     enum engine_phase phase;                 /* whose counters */
@@ -40,22 +40,23 @@ struct cold_block {
 void cold_block_free(struct cold_block *b);
 
 /*
- * A block begins whose routing has given-up experts [n, n_all), all to be computed from copies. `w` is one of its weights.
- * Experts may be held; copies may not.
+ * A block begins whose routing has given-up experts [n, n_all), all to be computed from copies. `w` is one of its
+ * weights. Experts may be held; copies may not.
  */
 enum ggml_status cold_block_begin(struct cold_block *b, const struct route *whole, const struct stream_weight *w,
                                   enum engine_phase phase, struct sluice_error *err);
 
-/* Acquire all copies of the block with these parts (of the copies, a bit mask), if they fit, until cold_block_release. */
+/* Acquire all copies of the block with these parts (of the copies, a bit mask), if they fit, until cold_block_release.
+ */
 enum ggml_status cold_block_hold(struct cold_block *b, uint32_t parts, struct sluice_error *err);
 
 /*
- * Append what computes the given-up rows of n expert matmuls of the block (1, or 2 with the same input). Copies that are
- * not held pass through in turns, and it is all run at once.
+ * Append what computes the given-up rows of n expert matmuls of the block (1, or 2 with the same input). Copies that
+ * are not held pass through in turns, and it is all run at once.
  */
 enum ggml_status cold_block_add(struct cold_block *b, struct ggml_tensor *const *node, int n, struct sluice_error *err);
 
-/* The block is over, and what was appended was run or forgotten: give the copies back. */
+/* What was appended was run or forgotten: give the copies back that are held. */
 void cold_block_release(struct cold_block *b);
 
 #endif

@@ -77,9 +77,8 @@ const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgra
                              const struct route *r);
 
 /*
- * The engine decided, with success or SLUICE_ERR_BUDGET: found[] is by place. `copies`: the experts have copies, from which
- * what is given up is computed. With anything given up the route is
- * renumbered, and slot[] and found[] with it.
+ * The engine decided, with success or SLUICE_ERR_BUDGET: found[] is by place. `copies`: the experts have copies, from
+ * which what is given up is computed. With anything given up the route is renumbered, and slot[] and found[] with it.
  */
 void lossy_settle(struct lossy *l, struct engine *e, enum engine_phase phase, uint32_t group, bool copies,
                   struct route *r, const struct ggml_tensor *ids, uint32_t *slot, uint8_t *found);

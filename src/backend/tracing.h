@@ -57,10 +57,10 @@ struct tracing_block {
     const struct ggml_tensor *node;    /* its first expert matmul */
     const struct ggml_tensor *weights; /* weights_find */
     const uint8_t *found;              /* by place, those set aside included: enum engine_found */
-    const uint8_t *copied;             /* by place, those computed with experts not counted: enum engine_found of the copy
-                                          in the cold model; NULL: what was given up is left out */
-    uint64_t copy_bytes;               /* weights of a copy */
-    kernel_traits_fn traits;           /* of the CPU backend; NULL: none */
+    const uint8_t *copied;   /* by place, those computed with experts not counted: enum engine_found of the copy
+                                in the cold model; NULL: what was given up is left out */
+    uint64_t copy_bytes;     /* weights of a copy */
+    kernel_traits_fn traits; /* of the CPU backend; NULL: none */
 };
 
 /* Is a trace being written? One load. */

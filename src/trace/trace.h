@@ -58,7 +58,8 @@ struct trace_head {
 
 /* One routed expert of one token. */
 struct trace_row {
-    uint64_t bytes;    /* read for it: the expert's bytes (or its copy's) in the first row of a batch that misses it, else 0 */
+    uint64_t
+        bytes; /* read for it: the expert's bytes (or its copy's) in the first row of a batch that misses it, else 0 */
     uint32_t turn;     /* of the conversation */
     uint32_t step;     /* position of the token in the context */
     uint32_t layer;    /* index into the head's layers */
