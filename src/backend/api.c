@@ -28,18 +28,13 @@ int sluice_set_cache_budget(enum sluice_cache_mode cache, uint64_t bytes, struct
         return sluice_fail(err, SLUICE_ERR_ARG, "a fixed cache of 0 bytes");
     }
     pthread_mutex_lock(&d->resize_lock);
-    int rc = settings_check_drop(d->settings.drop_cold_experts, cache, err);
-    if (rc) {
-        pthread_mutex_unlock(&d->resize_lock);
-        return rc;
-    }
     pthread_mutex_lock(&d->lock);
     const enum sluice_cache_mode cache_before = d->settings.cache;
     const uint64_t bytes_before = d->settings.cache_bytes;
     d->settings.cache = cache;
     d->settings.cache_bytes = cache == SLUICE_CACHE_FIXED ? bytes : 0;
     pthread_mutex_unlock(&d->lock);
-    rc = engine_resize(d->engine, err);
+    int rc = engine_resize(d->engine, err);
     if (rc == SLUICE_OK) {
         rc = engine_check(d->engine, err); /* no arena yet: at least say now what cannot work */
     }

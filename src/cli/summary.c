@@ -25,6 +25,20 @@ static double ratio(double a, double b) {
     return b > 0 ? a / b : 0;
 }
 
+/* a + sign * b */
+static struct sluice_drop_stats drops(const struct sluice_drop_stats *a, const struct sluice_drop_stats *b, int sign) {
+    const uint64_t s = (uint64_t)(int64_t)sign; /* wraps as it should */
+    return (struct sluice_drop_stats){
+        .examined = a->examined + s * b->examined,
+        .dropped = a->dropped + s * b->dropped,
+        .experts = a->experts + s * b->experts,
+        .experts_there = a->experts_there + s * b->experts_there,
+        .avoided_bytes = a->avoided_bytes + s * b->avoided_bytes,
+        .weight = a->weight + sign * b->weight,
+        .dropped_weight = a->dropped_weight + sign * b->dropped_weight,
+    };
+}
+
 /* Both kinds of batches of a snapshot, together. */
 static struct sluice_phase_stats both(const struct sluice_stats *s) {
     const struct sluice_phase_stats *p = &s->prompt, *g = &s->generation;
@@ -40,6 +54,7 @@ static struct sluice_phase_stats both(const struct sluice_stats *s) {
         .reads = p->reads + g->reads,
         .stall_s = p->stall_s + g->stall_s,
         .compute_s = p->compute_s + g->compute_s,
+        .drop = drops(&p->drop, &g->drop, 1),
     };
 }
 
@@ -60,6 +75,7 @@ void cli_phase_set(struct cli_phase *p, const struct sluice_stats *before, const
         .reads = b.reads - a.reads,
         .stall_s = b.stall_s - a.stall_s,
         .compute_s = b.compute_s - a.compute_s,
+        .drop = drops(&b.drop, &a.drop, -1),
     };
 }
 
@@ -100,6 +116,12 @@ static void print_phase(FILE *out, const char *name, const struct cli_phase *p, 
                 100 * hit_rate(p), p->counted.stall_s);
     }
     fputc('\n', out);
+    const struct sluice_drop_stats *d = &p->counted.drop;
+    if (streaming && d->examined) {
+        fprintf(out, "  %-12sdropped %" PRIu64 " of %" PRIu64 " routings (%.1f %%), %.2f %% of the weight, %.1f MiB not read\n",
+                "", d->dropped, d->examined, 100 * ratio((double)d->dropped, (double)d->examined),
+                100 * ratio(d->dropped_weight, d->weight), (double)d->avoided_bytes / MIB);
+    }
     if (streaming) {
         cli_times_print(&p->times, out);
     }
@@ -131,6 +153,19 @@ void cli_summary_print(const struct cli_report *r, FILE *out) {
     fputc('\n', out);
 }
 
+/* What lossy settings left out. */
+static json_t *drop_json(const struct sluice_drop_stats *d) {
+    json_t *o = json_object();
+    const bool ok = cli_json_count(o, "examined", d->examined) && cli_json_count(o, "dropped", d->dropped) &&
+                    cli_json_put(o, "dropped_share", json_real(ratio((double)d->dropped, (double)d->examined))) &&
+                    cli_json_put(o, "weight", json_real(d->weight)) &&
+                    cli_json_put(o, "dropped_weight", json_real(d->dropped_weight)) &&
+                    cli_json_put(o, "dropped_weight_share", json_real(ratio(d->dropped_weight, d->weight))) &&
+                    cli_json_count(o, "experts", d->experts) && cli_json_count(o, "experts_there", d->experts_there) &&
+                    cli_json_count(o, "avoided_bytes", d->avoided_bytes);
+    return cli_json_whole(o, ok);
+}
+
 static json_t *phase_json(const struct cli_phase *p, bool streaming) {
     json_t *o = json_object();
     const struct sluice_phase_stats *c = &p->counted;
@@ -151,7 +186,7 @@ static json_t *phase_json(const struct cli_phase *p, bool streaming) {
              cli_json_put(o, "expert_compute_seconds", json_real(c->compute_s)) &&
              cli_json_put(o, "bookkeeping_seconds", json_real(t->bookkeeping_s)) &&
              cli_json_count(o, "evictions", t->evictions) && cli_json_put(o, "queue_mean", json_real(t->queue_mean)) &&
-             cli_json_count(o, "queue_max", t->queue_max);
+             cli_json_count(o, "queue_max", t->queue_max) && cli_json_put(o, "drop", drop_json(&c->drop));
     }
     return cli_json_whole(o, ok);
 }

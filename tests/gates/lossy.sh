@@ -66,7 +66,7 @@ expect() { # LABEL NAME SETTINGS WORDS ARGS...
 }
 
 gate_archs() {
-    local name tensors tight weights steps="--prefill 24 --decode 8" one="--prefill 1 --decode 8"
+    local name tensors tight weights drops steps="--prefill 24 --decode 8" one="--prefill 1 --decode 8"
     local tiny="SLUICE_DROP_COLD_EXPERTS=0.000000001" full="SLUICE_DROP_COLD_EXPERTS=1 SLUICE_LOOKAHEAD=0"
     local same="SLUICE_DROP_COLD_EXPERTS=1 SLUICE_DROP_REPRODUCIBLE=1"
     fixtures
@@ -87,13 +87,15 @@ gate_archs() {
             grep -q "lossy: .*nothing is dropped: .*weights" "$dir/got.log" && ok "$name: it is said" || fail "$name: it is not said"
             continue
         fi
+        drops="dropped rules=1"
+        [ "$name" = glm4moe-moe ] && drops=none # sigmoids, not normalised: both experts of the one token that misses weigh > 1/2
         # One token of prompt looks like a generated one: so even the smallest fixtures miss something.
         # shellcheck disable=SC2086
-        expect "$name, all" full "$tight $full" "dropped examined rules=1" $one "$model"
+        expect "$name, all" full "$tight $full" "$drops examined" $one "$model"
         # shellcheck disable=SC2086
-        expect "$name, all, reproducible" base "$tight $same SLUICE_LOOKAHEAD=0" "dropped alike same=full rules=1" $one "$model"
+        expect "$name, all, reproducible" base "$tight $same SLUICE_LOOKAHEAD=0" "$drops alike same=full" $one "$model"
         # shellcheck disable=SC2086
-        expect "$name, all, reproducible" other "$tight $same SLUICE_KERNEL=reference SLUICE_DIRECT_IO=0" "dropped same=base" $one "$model"
+        expect "$name, all, reproducible" other "$tight $same SLUICE_KERNEL=reference SLUICE_DIRECT_IO=0" "examined same=base" $one "$model"
         # shellcheck disable=SC2086
         expect "$name, prompts too" base "$tight $same SLUICE_DROP_IN_PREFILL=1" "examined" $steps "$model"
         # shellcheck disable=SC2086
@@ -152,9 +154,12 @@ gate_shapes() {
         [ $warned = "$([ $k -le 4 ] && echo yes || echo no)" ] && ok "top-k $k: warned: $warned" || fail "top-k $k: warned: $warned"
         # shellcheck disable=SC2086
         expect "top-k $k, off" got "$tight $drop=0" "same=want none unexamined" $few "$model"
-        resident --prefill 200 --decode 24 "$model" && # which needs all experts
-            expect "top-k $k, room for all" got "SLUICE_CACHE=1GiB $drop=1" "same=want none examined" --prefill 200 --decode 24 "$model"
     done
+
+    # Nothing to leave out: after the first token all experts are in memory.
+    mkmoe all --experts 4 --top-k 4 || return 0
+    # shellcheck disable=SC2086
+    resident $few "$model" && expect "every expert used" got "SLUICE_CACHE=1GiB $drop=1" "same=want none examined" $few "$model"
 
     mkmoe shapes --ff 96 --type-down Q8_0 --misalign 32 || return 0
     tight=$(tight_cache "$model") third=$(third_cache "$model")
@@ -163,14 +168,14 @@ gate_shapes() {
     expect "two sequences, prompts too" got "$tight $drop=1 SLUICE_DROP_IN_PREFILL=1" "dropped prompts rules=1" --seqs 2 "$model"
     gate_reproducible "$third" 24 24
     gate_reproducible "$tight" 300 12
-    expect "long prompt in parts" base "$third $drop=1 SLUICE_DROP_IN_PREFILL=1 SLUICE_DROP_REPRODUCIBLE=1" "dropped prompts rules=1" \
+    expect "long prompt in parts" base "$third $drop=1 SLUICE_DROP_IN_PREFILL=1 SLUICE_DROP_REPRODUCIBLE=1" "dropped prompts" \
         --prefill 300 --ubatch 64 --decode 8 "$model"
     expect "long prompt in parts" got "$third $drop=1 SLUICE_DROP_IN_PREFILL=1 SLUICE_DROP_REPRODUCIBLE=1 SLUICE_KERNEL=reference" \
         "same=base" --prefill 300 --ubatch 64 --decode 8 "$model"
     expect "not renormalised" got "$third $drop=1 SLUICE_DROP_REPRODUCIBLE=1 SLUICE_DROP_RENORM=off" "dropped" --decode 24 "$model"
     expect "renormalised" base "$third $drop=1 SLUICE_DROP_REPRODUCIBLE=1" "dropped other=got" --decode 24 "$model"
     # Changed budgets and crowds: not reproducible, but finite and by the rules.
-    for io in pread uring; do
+    for io in pread uring; do # a cache switched off meanwhile as well
         expect "budgets, $io" got "$third $drop=1 SLUICE_IO=$io" "examined" --decode 48 --resize 5 "$model"
     done
 }
@@ -184,7 +189,10 @@ gate_reproducible() { # CACHE PREFILL DECODE
         # shellcheck disable=SC2086
         expect "reproducible, prompt of $2" got "$settings $other" "dropped same=base" $steps "$model"
     done
-    # Another context's experts are in the same cache, and its own are evicted by them.
+    # Another context's experts are in the same cache, and its own are evicted by them. (One thread each, and one alone:
+    # llama.cpp's own results for long prompts depend on the number.)
+    # shellcheck disable=SC2086
+    expect "reproducible, prompt of $2, alone" base "$settings" "dropped" $steps --threads 1 "$model"
     # shellcheck disable=SC2086
     if lossy got "$settings" $steps --parallel 2 --threads 1 "$model" && cmp -s "$dir/base" "$dir/got.0"; then
         ok "reproducible, prompt of $2, beside another context"
