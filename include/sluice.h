@@ -38,6 +38,8 @@ extern "C" {
 #define SLUICE_API
 #endif
 
+enum { SLUICE_PATH_MAX = 4096 }; /* bytes of a file name in settings, terminator included */
+
 /* What went wrong, for programs. The message beside it is for people. */
 enum sluice_status {
     SLUICE_OK = 0,
@@ -97,9 +99,19 @@ struct sluice_settings {
     bool reference_kernel;        /* compute every expert by a stock ggml node, for comparison; slower, same bytes */
     bool publish;                 /* show counters to `sluice top` */
     bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
+
+    /* Lossy: these change the output. docs/quality.md says what they do. */
+    double drop_cold_experts; /* 0..1; leave out a routed expert that would have to be read and whose final weight is
+                                 below this times 1 / top-k; 0: none. Needs a cache */
+    bool drop_renorm;         /* the others of a token get the weight of those left out */
+    bool drop_in_prefill;     /* in prompts too */
+    bool drop_reproducible;   /* decide by a made-up cache that is empty when a generation begins */
+    char cold_model[SLUICE_PATH_MAX]; /* a second, smaller quantisation of the model: experts that would be left out
+                                         are computed from their copies in it. "": none */
 };
 
-/* Fill *s with the defaults: cache auto, dense anon, policy cycle, lookahead, direct I/O, 4 reads in flight. */
+/* Fill *s with the defaults: cache auto, dense anon, policy cycle, lookahead, direct I/O, 4 reads in flight, lossless.
+ */
 SLUICE_API void sluice_settings_default(struct sluice_settings *s);
 
 /*
@@ -119,14 +131,20 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_KERNEL        fused | reference                 reference: for comparison, same bytes
  *   SLUICE_PUBLISH       0 | 1                             0: `sluice top` does not see this process
  *   SLUICE_QUIET         0 | 1
+ *   SLUICE_DROP_COLD_EXPERTS  0..1, e.g. 0.5               lossy; 0: off
+ *   SLUICE_DROP_RENORM        on | off
+ *   SLUICE_DROP_IN_PREFILL    0 | 1
+ *   SLUICE_DROP_REPRODUCIBLE  0 | 1
+ *   SLUICE_COLD_MODEL         FILE                        a GGUF file; of a split one the first shard
  */
 SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err);
 
 /*
  * Set one setting from text, by the same names and rules as the environment, in lower case without
  * the prefix: "cache", "cache_floor", "memory", "dense", "cache_policy", "force_cache", "lookahead", "io",
- * "io_threads", "direct_io", "kernel", "publish", "quiet". An unknown name or a bad value is SLUICE_ERR_ARG
- * and leaves *s unchanged.
+ * "io_threads", "direct_io", "kernel", "publish", "quiet", "drop_cold_experts", "drop_renorm",
+ * "drop_in_prefill", "drop_reproducible", "cold_model". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s
+ * unchanged.
  */
 SLUICE_API int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value,
                                    struct sluice_error *err);
@@ -152,6 +170,32 @@ SLUICE_API int sluice_register(const struct sluice_settings *s, struct sluice_er
  */
 SLUICE_API void sluice_set_streaming(bool on);
 
+/*
+ * What the lossy settings left out. A routing is one expert of one token in one layer; experts are counted once per
+ * block, however many tokens share them.
+ */
+struct sluice_drop_stats {
+    uint64_t examined;         /* routings whose weight was looked at */
+    uint64_t dropped;          /* of those, left out */
+    uint64_t substituted;      /* of those, computed from the cold model's copy of the expert */
+    uint64_t experts;          /* the experts of the routings left out or substituted */
+    uint64_t experts_there;    /* of those, in memory all the same: only drop_reproducible does that */
+    uint64_t avoided_bytes;    /* weight bytes of the others, which were not read */
+    double weight;             /* final router weights of the routings examined, added up */
+    double dropped_weight;     /* of those left out */
+    double substituted_weight; /* of those substituted */
+};
+
+/* The cold model's copies. What was read for them is in the phases' reads and read_bytes as well. */
+struct sluice_cold_stats {
+    uint64_t copies;      /* copies asked for, counted once per block */
+    uint64_t hits;        /* of those, in memory or on their way */
+    uint64_t reads;       /* read requests completed */
+    uint64_t read_bytes;  /* bytes read from the cold model's file, direct-I/O rounding included */
+    uint64_t cache_bytes; /* slot memory of the copies, bytes */
+    uint32_t tensors;     /* expert tensors that have a copy; 0: there is no cold model */
+};
+
 /* One set of counters per phase: prompt (more than one token in a batch) and generation. */
 struct sluice_phase_stats {
     uint64_t blocks;     /* MoE blocks executed (one layer of one batch) */
@@ -165,6 +209,7 @@ struct sluice_phase_stats {
     uint64_t reads;      /* read requests completed */
     double stall_s;      /* seconds in which a block waited for a read with nothing to compute */
     double compute_s;    /* seconds in expert matmuls and the cheap operations between them, stall_s not included */
+    struct sluice_drop_stats drop; /* what was left out: it is in none of the counts above */
 };
 
 /* Experts read before they were asked for. */
@@ -187,6 +232,7 @@ struct sluice_stats {
     uint64_t slots;                       /* bundles that fit */
     uint64_t evictions;                   /* bundles evicted so far */
     struct sluice_foresee_stats foreseen; /* reading ahead */
+    struct sluice_cold_stats cold;        /* the cold model's copies; in none of the sizes and evictions above */
     uint64_t submits;                     /* times that reads were queued, several at once as a rule */
     uint64_t queue_sum;                   /* read requests outstanding after each of those, added up */
     uint32_t tensors;                     /* expert tensors that stream */
@@ -232,6 +278,7 @@ struct sluice_step {
     uint64_t minor_faults; /* of the process, without disk reads */
     uint64_t major_faults; /* of the process, with disk reads */
     double cpu_s;          /* processor seconds of the process, user and system */
+    struct sluice_drop_stats drop; /* as in sluice_phase_stats */
 };
 
 /*
@@ -268,6 +315,26 @@ SLUICE_API int sluice_route_trace_close(struct sluice_error *err);
  * that do not call it are judged by the sizes of their batches.
  */
 SLUICE_API void sluice_route_trace_mark(uint32_t turn, enum sluice_phase phase, uint32_t position);
+
+/*
+ * This thread begins a generation: what it computes from now on belongs to a new prompt. With drop_reproducible
+ * the cache that decides is empty from here on, so that the same prompt gives the same text. Programs that do not call
+ * it are judged by the sizes of their batches: every batch of several tokens begins one.
+ */
+SLUICE_API void sluice_generation_begin(void);
+
+/*
+ * Change drop_cold_experts while models run, from the next block on. SLUICE_ERR_ARG: not within 0..1, or more than 0
+ * without a cache.
+ */
+SLUICE_API int sluice_set_drop_cold_experts(double below, struct sluice_error *err);
+
+/*
+ * What the user should know of the settings in force, e.g. that a model with few experts per token loses much with
+ * each; "" when there is nothing. At most cap bytes with the terminator; returns what snprintf would. Final after the
+ * first decode.
+ */
+SLUICE_API int sluice_warning_line(char *buf, size_t cap);
 
 /*
  * The memory plan: what the process is expected to use at most, row by row, decided when the cache
@@ -315,8 +382,8 @@ SLUICE_API int sluice_set_cache_budget(enum sluice_cache_mode cache, uint64_t by
 
 /*
  * Write the mode line, e.g. "streaming 144 expert tensors (17.0 GiB), cache 2000 MiB lru, direct
- * reads, 4 lanes, lossless" (or "io_uring, depth 4", for who reads) or "resident: ...". At most cap bytes with the
- * terminator; returns what snprintf would. Final only after the first decode (auto is decided there).
+ * reads, 4 lanes, lossless" (or "io_uring, depth 4", for who reads; or what is lossy) or "resident: ...". At most cap
+ * bytes with the terminator; returns what snprintf would. Final only after the first decode (auto is decided there).
  */
 SLUICE_API int sluice_mode_line(char *buf, size_t cap);
 

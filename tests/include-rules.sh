@@ -6,9 +6,10 @@
 #   src/plan               of the other folders only stream/error.h
 #   src/trace              of the other folders only stream/error.h, stream/policy.h and stream/classes.h; no ggml and llama.cpp
 #   src/bench              of the other folders only stream/error.h and stream/clock.h; no ggml and llama.cpp
-#   src/backend            stream, plan and trace; alone it includes ggml's backend interface; not llama.h
+#   src/gguf               of the other folders nothing; ggml, but not llama.cpp
+#   src/backend            stream, plan, trace and gguf; alone it includes ggml's backend interface; not llama.h
 #   src/runner             no ggml-backend-impl.h and nothing of cli; alone it includes llama.h
-#   src/cli                runner, plan, bench, trace and preload's mapping, but neither llama.h nor ggml nor stream
+#   src/cli                runner, plan, bench, trace, gguf and preload's mapping, but neither llama.h nor ggml nor stream
 #   src/preload            nothing: it is loaded into programs that do not link us
 #   include                standard headers only
 #   tests, tools           no ggml-backend-impl.h
@@ -38,7 +39,7 @@ violations() { # ROOT
             sub(/.*\//, "", base)
             top = header ~ /\// ? header : ""
             sub(/\/.*/, "", top)
-            ours = top ~ /^(stream|plan|trace|bench|backend|runner|cli|preload)$/
+            ours = top ~ /^(stream|plan|trace|bench|gguf|backend|runner|cli|preload)$/
             llama = !ours && base ~ /^llama.*\.h$/
             ggml = !ours && base ~ /^(ggml|gguf).*\.h$/
         }
@@ -50,8 +51,9 @@ violations() { # ROOT
         folder ~ /^src\/plan/ && ours && top != "plan" && header != "stream/error.h" { bad("src/plan may use stream/error.h only") }
         folder ~ /^src\/trace/ && ours && top != "trace" && header !~ /^stream\/(error|policy|classes)\.h$/ { bad("src/trace may use stream/error.h, stream/policy.h and stream/classes.h only") }
         folder ~ /^src\/bench/ && ours && top != "bench" && header !~ /^stream\/(error|clock)\.h$/ { bad("src/bench may use stream/error.h and stream/clock.h only") }
-        folder ~ /^src\/backend/ && ours && top !~ /^(backend|stream|plan|trace)$/ { bad("dependencies point down") }
-        folder ~ /^src\/runner/ && ours && top !~ /^(runner|backend|stream|plan)$/ { bad("dependencies point down") }
+        folder ~ /^src\/gguf/ && ours && top != "gguf" { bad("src/gguf stands on nothing but ggml") }
+        folder ~ /^src\/backend/ && ours && top !~ /^(backend|stream|plan|trace|gguf)$/ { bad("dependencies point down") }
+        folder ~ /^src\/runner/ && ours && top !~ /^(runner|backend|stream|plan|gguf)$/ { bad("dependencies point down") }
         folder ~ /^src\/cli/ && ours && top ~ /^(stream|backend)$/ { bad("the command asks the runner") }
         folder ~ /^src\/preload/ && (ours && top != "preload" || header == "sluice.h") { bad("src/preload stands alone") }
         folder ~ /^include/ && (ours || header ~ /"/) { bad("the public header stands alone") }
@@ -64,12 +66,13 @@ self_test() {
     # shellcheck disable=SC2064
     trap "rm -rf '$tree'" RETURN
     # Nothing is wrong with these.
-    mkdir -p "$tree"/src/{stream,plan,trace,bench,backend,runner,cli,preload} "$tree"/include "$tree"/tests/gates "$tree"/tools
+    mkdir -p "$tree"/src/{stream,plan,trace,bench,gguf,backend,runner,cli,preload} "$tree"/include "$tree"/tests/gates "$tree"/tools
     printf '#include <stdio.h>\n#include "stream/error.h"\n#include "sluice.h"\n/* #include "llama.h" in a comment */\n' \
         | tee "$tree/src/stream/good.c" "$tree/src/bench/good.c" >"$tree/src/plan/good.c"
     printf '#include "stream/policy.h"\n#include "stream/classes.h"\n#include "stream/error.h"\n' >"$tree/src/trace/good.c"
-    printf '#include "ggml-backend-impl.h"\n#include "stream/engine.h"\n#include "plan/budget.h"\n#include "trace/trace.h"\n' >"$tree/src/backend/good.c"
-    printf '#include "runner/gguf_check.h"\n#include "preload/mapping.h"\n' >"$tree/src/cli/good.c"
+    printf '#include "gguf.h"\n#include "gguf/gguf_reader.h"\n' >"$tree/src/gguf/good.c"
+    printf '#include "gguf/gguf_check.h"\n#include "ggml-backend-impl.h"\n#include "stream/engine.h"\n#include "plan/budget.h"\n#include "trace/trace.h"\n' >"$tree/src/backend/good.c"
+    printf '#include "gguf/gguf_check.h"\n#include "preload/mapping.h"\n' >"$tree/src/cli/good.c"
     printf '#include "llama.h"\n#include "sluice.h"\n' | tee "$tree/src/runner/good.c" "$tree/tools/good.c" >"$tree/tests/gates/good.c"
     found=$(violations "$tree")
     [ -z "$found" ] || { echo "self-test: refused what is allowed: $found"; return 1; }
@@ -108,6 +111,11 @@ src/bench/bad.c ggml.h
 src/bench/bad.c llama.h
 src/bench/bad.c stream/lanes.h
 src/bench/bad.c runner/runner.h
+src/gguf/bad.c llama.h
+src/gguf/bad.c stream/error.h
+src/stream/bad.c gguf/gguf_check.h
+src/plan/bad.c gguf/gguf_check.h
+src/trace/bad.c gguf/gguf_check.h
 src/backend/bad.c bench/stats.h
 src/runner/bad.c bench/stats.h
 src/backend/bad.c llama.h

@@ -56,8 +56,8 @@ struct plan {
 };
 
 static const enum ggml_type weight_types[] = {
-    GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_Q4_0,   GGML_TYPE_Q8_0,    GGML_TYPE_Q4_K,
-    GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS, GGML_TYPE_IQ2_XXS, GGML_TYPE_MXFP4,
+    GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_Q4_0,    GGML_TYPE_Q8_0,  GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,
+    GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS, GGML_TYPE_IQ2_XXS, GGML_TYPE_MXFP4, GGML_TYPE_Q2_K, GGML_TYPE_Q3_K,
 };
 
 static const char usage_text[] =
@@ -78,7 +78,7 @@ static const char usage_text[] =
     "                         options after it override\n"
     "weights\n"
     "  --type-gate-up TYPE    type of the experts' gate and up (Q4_K). TYPE: F32 F16 Q4_0 Q8_0 Q4_K\n"
-    "                         Q5_K Q6_K IQ4_XS IQ2_XXS MXFP4\n"
+    "                         Q5_K Q6_K IQ4_XS IQ2_XXS MXFP4 Q2_K Q3_K\n"
     "  --type-down TYPE       type of the experts' down (Q4_K)\n"
     "  --type-down-odd TYPE   the same for layers 1, 3, 5, ... (as --type-down)\n"
     "  --type-dense TYPE      type of embeddings and attention (Q4_K)\n"

@@ -5,19 +5,13 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/lossy.h"
+#include "plan/settings.h"
 #include "stream/error.h"
 
 int sluice_register(const struct sluice_settings *s, struct sluice_error *err) {
-    if (s->io_threads < 1 || s->io_threads > 64) {
-        return sluice_fail(err, SLUICE_ERR_ARG, "io_threads: %d is not within 1..64", s->io_threads);
-    }
-    if (s->cache == SLUICE_CACHE_FIXED && s->cache_bytes == 0) {
-        return sluice_fail(err, SLUICE_ERR_ARG, "cache_bytes: 0 with a fixed cache");
-    }
-    if (s->dense > SLUICE_DENSE_LOCK) {
-        return sluice_fail(err, SLUICE_ERR_ARG, "dense: %d is no place", (int)s->dense);
-    }
-    const int rc = device_setup(s, false, err);
+    int rc = settings_check(s, err);
+    rc = rc ? rc : device_setup(s, false, err);
     if (rc) {
         return rc;
     }
@@ -44,11 +38,31 @@ int sluice_set_cache_budget(enum sluice_cache_mode cache, uint64_t bytes, struct
     if (rc == SLUICE_OK) {
         rc = engine_check(d->engine, err); /* no arena yet: at least say now what cannot work */
     }
+    if (rc == SLUICE_OK && d->cold.engine) {
+        engine_resize(d->cold.engine, NULL); /* its part; without memory to grow it stays as it is, which works */
+    }
     if (rc) {
         pthread_mutex_lock(&d->lock);
         d->settings.cache = cache_before;
         d->settings.cache_bytes = bytes_before;
         pthread_mutex_unlock(&d->lock);
+    }
+    pthread_mutex_unlock(&d->resize_lock);
+    return rc;
+}
+
+int sluice_set_drop_cold_experts(double below, struct sluice_error *err) {
+    struct sluice_device *d = &sluice_device;
+    if (!d->engine) {
+        return sluice_fail(err, SLUICE_ERR_STATE, "sluice is not registered in this process");
+    }
+    pthread_mutex_lock(&d->resize_lock);
+    const int rc = settings_check_drop(below, d->settings.cache, err);
+    if (rc == SLUICE_OK) {
+        pthread_mutex_lock(&d->lock);
+        d->settings.drop_cold_experts = below;
+        pthread_mutex_unlock(&d->lock);
+        atomic_store(&d->drop_below, below);
     }
     pthread_mutex_unlock(&d->resize_lock);
     return rc;
@@ -61,7 +75,7 @@ void sluice_set_streaming(bool on) {
 void sluice_get_stats(struct sluice_stats *out) {
     memset(out, 0, sizeof *out);
     if (sluice_device.engine) {
-        engine_stats(sluice_device.engine, out);
+        device_stats(out);
     }
 }
 
@@ -75,7 +89,7 @@ bool sluice_take_error(struct sluice_error *out) {
 
 int sluice_mode_line(char *buf, size_t cap) {
     struct sluice_stats st;
-    char why[256], dense[256], cache[96], reads[192], lanes[32];
+    char why[256], dense[256], cache[96], reads[192], lanes[32], lossy[512];
     pthread_mutex_lock(&sluice_device.lock);
     snprintf(why, sizeof why, "%s", sluice_device.plain_reason);
     snprintf(dense, sizeof dense, "%s", sluice_device.dense_reason);
@@ -105,9 +119,10 @@ int sluice_mode_line(char *buf, size_t cap) {
         snprintf(reads, sizeof reads, "buffered reads (%s)", reason);
     }
     snprintf(lanes, sizeof lanes, st.io == SLUICE_IO_URING ? "io_uring, depth %u" : "%u lanes", st.lanes);
-    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %s, lossless%s%s%s%s", st.tensors,
-                    (double)st.bank_bytes / (1 << 20), cache, reads, lanes, why[0] ? "; not streamed: " : "", why,
-                    dense[0] ? "; dense weights stay in the page cache: " : "", dense);
+    lossy_describe(lossy, sizeof lossy);
+    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %s, %s%s%s%s%s", st.tensors,
+                    (double)st.bank_bytes / (1 << 20), cache, reads, lanes, lossy, why[0] ? "; not streamed: " : "",
+                    why, dense[0] ? "; dense weights stay in the page cache: " : "", dense);
 }
 
 const char *sluice_version(void) {

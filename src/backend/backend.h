@@ -15,6 +15,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
+#include "backend/cold.h"
 #include "backend/step.h"
 #include "backend/tracing.h"
 #include "sluice.h"
@@ -27,6 +28,7 @@ struct sluice_device {
     bool csv_wanted;                  /* SLUICE_CSV is set and could be opened */
     bool plugin;                      /* loaded by a host program: errors go to stderr, nobody else reads them */
     struct engine *engine;            /* all models, all contexts */
+    struct cold cold;                 /* the cold model, if there is one; has a lock of its own */
     struct ggml_backend_reg reg;      /* what ggml sees */
     struct ggml_backend_device dev;
     struct ggml_backend_buffer_type buft;
@@ -38,12 +40,16 @@ struct sluice_device {
     pthread_mutex_t lock;           /* guards the rest, and of settings what a change of the budget changes */
     struct sluice_error last_error; /* for sluice_take_error */
     char plain_reason[256];         /* why some expert weights do not stream, for the mode line; "" if all do */
+    char lossy_reason[256];         /* why blocks lose nothing although they should, for the mode line; "" if none */
     char dense_reason[256];         /* why dense weights are in the page cache although they should not; "" if not */
     struct sluice_plan plan;        /* the last plan; in force while the engine's arena is cut */
     bool mode_printed;              /* the plug-in prints its mode line once */
     struct sluice_buffer *buffers;  /* weights over mapped files, a list */
     struct sluice_stats last_stats; /* counters when models were last there */
     char architecture[64];          /* of the first model's file, when a CSV file asks for it; else "" */
+    _Atomic double drop_below;      /* drop_cold_experts of settings, for blocks */
+    _Atomic uint64_t generations;   /* numbers given to generations that programs told of */
+    _Atomic uint32_t top_k;         /* experts per token of the last block computed; 0: none was */
     _Atomic int threads;            /* compute threads, as the last context was told; 0: it was not */
 
     struct tracing tracing; /* the route trace; has a lock of its own */
@@ -55,10 +61,15 @@ extern struct sluice_device sluice_device;
 
 /* What a streamed weight's tensor->extra points to. Owned by its buffer. */
 struct stream_weight {
-    uint32_t tensor;   /* id in the engine */
-    uint32_t group;    /* its group */
-    uint32_t part;     /* its part in the group's bundles */
-    uint32_t n_expert; /* experts */
+    uint32_t tensor;          /* id in the engine */
+    uint32_t group;           /* its group */
+    uint32_t part;            /* its part in the group's bundles */
+    uint32_t n_expert;        /* experts */
+    char name[GGML_MAX_NAME]; /* as in the file */
+    enum ggml_type type;      /* of its values */
+    int64_t ne[2];            /* values of a row, rows of an expert */
+    uint64_t offset;          /* where in its file it begins, bytes */
+    struct cold_weight *cold; /* its copy in the cold model; NULL: none. Owned */
 };
 
 /* Fill sluice_device for these settings. Called once. */
@@ -73,8 +84,14 @@ void device_note_plain(const char *why);
 /* Note, for the mode line, that dense weights could not be moved, and why. First reason stays. */
 void device_note_dense(const char *why);
 
+/* Note, for the mode line, that lossy settings change nothing in some block, and why. First reason stays. */
+void device_note_lossy(const char *why);
+
 /* engine_budget_fn: the memory plan (budget.c). */
 int device_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budget, struct sluice_error *err);
+
+/* The counters: of the engine, and what was read from the cold model. */
+void device_stats(struct sluice_stats *out);
 
 /* Keep the counters as they are now. Called before contexts and models go. */
 void device_keep_stats(void);
@@ -120,6 +137,12 @@ struct buffer_dense {
     bool in_mapping; /* some stay in the page cache */
 };
 void buffer_dense_sum(struct buffer_dense *sum);
+
+/*
+ * Call `visit` for every streamed weight of every mapped file, until it fails; returns what it returned.
+ * Weights stay while it runs. It may call engines, but nothing that waits for dense weights.
+ */
+int buffer_each_weight(int (*visit)(void *ud, struct stream_weight *w, const struct cold_origin *from), void *ud);
 
 /* The streamed weight behind a MUL_MAT_ID's src[0], or NULL: its data is in memory. */
 const struct stream_weight *buffer_weight(const struct ggml_tensor *w);

@@ -26,8 +26,10 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/cold_block.h"
 #include "backend/collect.h"
 #include "backend/foresee.h"
+#include "backend/lossy.h"
 #include "backend/trial.h"
 #include "backend/window.h"
 #include "backend/step.h"
@@ -46,6 +48,8 @@ struct block_exec {
     struct foresee foresee;     /* guesses the next block's experts */
     struct step step;           /* what this context computes, where nobody says where steps begin */
     struct tracing_place place; /* likewise, for the route trace */
+    struct lossy lossy;         /* what is left out */
+    struct cold_block cold;     /* what is computed from copies instead */
     kernel_traits_fn traits;    /* of the CPU backend; NULL: not known */
     struct timing timing;       /* where the time of the current split goes */
     double slept_s;             /* seconds of it that were slept in engine_acquire */
@@ -86,6 +90,12 @@ struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
     x->traits = kernel_find_traits(cpu);
     foresee_init(&x->foresee, x->traits);
     x->collect.timing = &x->timing;
+    x->cold = (struct cold_block){.engine = sluice_device.cold.engine,
+                                  .collect = &x->collect,
+                                  .trial = &x->trial,
+                                  .timing = &x->timing,
+                                  .slept_s = &x->slept_s,
+                                  .traits = x->traits};
     return x;
 }
 
@@ -99,6 +109,8 @@ void block_destroy(struct block_exec *x) {
     foresee_free(&x->foresee);
     window_destroy(&x->window);
     trial_free(&x->trial);
+    lossy_free(&x->lossy);
+    cold_block_free(&x->cold);
     route_free(&x->route);
     free(x->slot);
     free(x->state);
@@ -144,20 +156,24 @@ static enum ggml_status block_route(struct block_exec *x, const struct ggml_tens
 }
 
 static void block_release_all(struct block_exec *x) {
+    cold_block_release(&x->cold);
     if (x->held) {
         engine_release(x->engine, x->slot, x->route.n);
         x->held = false;
     }
 }
 
-/* The parts of `group` that nodes from i on compute with the routing `ids`. */
-static uint32_t block_parts_ahead(struct ggml_cgraph *g, int i, const struct ggml_tensor *ids, uint32_t group) {
+/* The parts of `group` that nodes from i on compute with the routing `ids`; *copies: the same of their copies. */
+static uint32_t block_parts_ahead(struct ggml_cgraph *g, int i, const struct ggml_tensor *ids, uint32_t group,
+                                  uint32_t *copies) {
     uint32_t parts = 0;
+    *copies = 0;
     for (; i < ggml_graph_n_nodes(g); i++) {
         const struct ggml_tensor *n = ggml_graph_node(g, i);
         const struct stream_weight *w = n->op == GGML_OP_MUL_MAT_ID ? buffer_weight(n->src[0]) : NULL;
         if (w && n->src[2] == ids && w->group == group) {
             parts |= 1u << w->part;
+            *copies |= w->cold ? 1u << w->cold->part : 0;
         }
     }
     return parts;
@@ -211,7 +227,7 @@ static enum ggml_status block_add_ready(struct block_exec *x, struct ggml_tensor
         }
         const enum part_state state = engine_part_state(x->engine, x->slot[i], w->part);
         if (state == PART_FAILED) {
-            x->collect.read_failed = true;
+            x->collect.failed = x->engine;
             return GGML_STATUS_FAILED;
         }
         if (state == PART_READY) {
@@ -372,9 +388,38 @@ static void block_trace(struct block_exec *x, struct ggml_cgraph *g, int i, cons
                                         .node = node,
                                         .weights = weights_find(g, i, node->src[2]),
                                         .found = x->found,
+                                        .copied = lossy_copies(&x->lossy) ? x->cold.found : NULL,
+                                        .copy_bytes = w->cold ? w->cold->bundle : 0,
                                         .traits = x->traits};
         tracing_block(&x->place, &b);
     }
+}
+
+/* The block gave experts up that have copies: acquire those. Not held if they do not fit, or the experts do not. */
+static enum ggml_status block_take_copies(struct block_exec *x, const struct stream_weight *w, uint32_t parts,
+                                          struct sluice_error *err) {
+    enum ggml_status status = cold_block_begin(&x->cold, &x->route, w, x->phase, err);
+    if (status == GGML_STATUS_SUCCESS && x->held) {
+        status = cold_block_hold(&x->cold, parts, err);
+    }
+    return status;
+}
+
+/* The rows that the matmuls i .. i + n - 1 do not compute with experts: from copies, or zeros. */
+static enum ggml_status block_add_given_up(struct block_exec *x, struct ggml_cgraph *g, int i, int n,
+                                           struct sluice_error *err) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    if (lossy_copies(&x->lossy)) {
+        struct ggml_tensor *node[KERNEL_MATS];
+        for (int k = 0; k < n; k++) {
+            node[k] = ggml_graph_node(g, i + k);
+        }
+        return cold_block_add(&x->cold, node, n, err);
+    }
+    for (int k = 0; k < n && lossy_drops(&x->lossy) && status == GGML_STATUS_SUCCESS; k++) {
+        status = collect_add_zeros(&x->collect, ggml_graph_node(g, i + k), &x->lossy);
+    }
+    return status;
 }
 
 /* Begin the block that node i starts, or go on with the one that it belongs to; then compute it. */
@@ -390,17 +435,22 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     }
     if (status == GGML_STATUS_SUCCESS && (!x->held || !same)) {
         block_release_all(x);
-        status = block_route(x, ids, w->n_expert, err);
+        if (!same || !x->lossy.active) { /* else it is this block's, and what is left out is set aside in it */
+            status = block_route(x, ids, w->n_expert, err);
+        }
         x->phase = x->route.T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
         if (status == GGML_STATUS_SUCCESS && !same) {
+            lossy_block(&x->lossy, w->group, x->route.T);
             foresee_learn(&x->foresee, node, w->group, w->n_expert);
             step_block(&x->step, w->group, x->phase, (uint32_t)x->route.T);
             const int rc = engine_begin_block(x->engine, w->group, x->phase, (uint32_t)x->route.T, err);
             status = block_status(rc);
         }
         if (status == GGML_STATUS_SUCCESS) {
+            const uint8_t *leave = same ? NULL : lossy_propose(&x->lossy, x->engine, g, i, w->group, &x->route);
+            uint32_t copies;
             const struct engine_want want = {.group = w->group,
-                                             .parts = block_parts_ahead(g, i, ids, w->group),
+                                             .parts = block_parts_ahead(g, i, ids, w->group, &copies),
                                              .expert = x->route.expert,
                                              .n = x->route.n,
                                              .phase = x->phase,
@@ -408,15 +458,23 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
                                              .all = true,
                                              .wait = true,
                                              .slept_s = &x->slept_s,
-                                             .found = x->found};
+                                             .found = x->found,
+                                             .leave = leave};
             uint32_t got = 0;
             const int rc = engine_acquire(x->engine, &want, x->slot, &got, err);
             x->held = got > 0;
+            if (!same && (rc == SLUICE_OK || rc == SLUICE_ERR_BUDGET)) {
+                lossy_settle(&x->lossy, x->engine, x->phase, w->group, w->cold != NULL, &x->route, ids, x->slot,
+                             x->found);
+            }
             /* More experts than slots is no failure: they go through in a rolling window. */
             if (rc == SLUICE_ERR_BUDGET) {
                 sluice_ok(err);
             } else if (rc) {
                 status = block_status(rc);
+            }
+            if (status == GGML_STATUS_SUCCESS && !same && lossy_copies(&x->lossy)) {
+                status = block_take_copies(x, w, copies, err);
             }
         }
         if (status == GGML_STATUS_SUCCESS) {
@@ -439,13 +497,16 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     status = block_add_kernel(x, g, i, w, !same, taken, err);
     if (status == GGML_STATUS_SUCCESS && *taken == 0) {
         *taken = 1;
-        if (x->route.n != x->route.K * x->route.T) {
+        if (x->route.n != (uint32_t)route_kept_rows(&x->route)) {
             /* Some expert has several rows, whose inputs are about to be gathered. */
             status = collect_flush(&x->collect);
         }
         if (status == GGML_STATUS_SUCCESS) {
             status = block_run_node(x, node, w, !same, err);
         }
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = block_add_given_up(x, g, i, *taken, err);
     }
     if (status == GGML_STATUS_SUCCESS && !traced) {
         block_trace(x, g, i, w);
@@ -486,7 +547,9 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
                 device_note_plain("the program reads the weights into memory itself");
                 device_print_mode();
             }
-            status = collect_add_plain(&x->collect, node);
+            status = lossy_drops(&x->lossy) && node == x->lossy.weighting
+                         ? collect_add_weighting(&x->collect, node, x->lossy.weight)
+                         : collect_add_plain(&x->collect, node);
         }
     }
     if (status == GGML_STATUS_SUCCESS) {
@@ -497,10 +560,10 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
     if (status != GGML_STATUS_SUCCESS) {
         x->ids = NULL;
         collect_clear(&x->collect);
-        if (x->collect.read_failed) {
-            x->collect.read_failed = false;
-            engine_read_error(x->engine, err);
+        if (x->collect.failed && err->status == SLUICE_OK) {
+            engine_read_error(x->collect.failed, err);
         }
+        x->collect.failed = NULL;
         if (err->status == SLUICE_OK) {
             sluice_fail(err, status == GGML_STATUS_ALLOC_FAILED ? SLUICE_ERR_MEMORY : SLUICE_ERR_LLAMA,
                         status == GGML_STATUS_ALLOC_FAILED ? "out of memory in an MoE block"

@@ -31,6 +31,8 @@ int device_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budge
         demand.bank += b->groups[i].n_parts ? b->groups[i].slot_bytes * b->groups[i].n_expert : 0;
     }
     demand.bank += demand.bank / 16; /* slots of a class are as large as its largest bundle: at most that much more */
+    const uint64_t experts = demand.bank;
+    demand.bank += cold_least(&sluice_device.cold);
     int rc = slots_measure(b, 0, &demand.staging, err);
     if (rc) {
         return rc;
@@ -39,7 +41,7 @@ int device_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budge
     demand.dense = dense.bytes > there ? dense.bytes - there : 0;
     demand.dense = demand.dense > dense.held ? demand.dense : dense.held;
     demand.dense_held = dense.held;
-    demand.cache_held = held;
+    demand.cache_held = held + cold_held(&sluice_device.cold);
     demand.dense_mapped = dense.in_mapping;
     pthread_mutex_lock(&sluice_device.lock);
     const struct sluice_settings settings = sluice_device.settings; /* sluice_set_cache_budget changes them */
@@ -48,9 +50,12 @@ int device_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budge
     if (rc) {
         return rc;
     }
+    /* Of the cache, the copies of a cold model have a part. The experts' least is a block's, whatever is left. */
+    const uint64_t copies = cold_take_share(&sluice_device.cold, *budget, experts);
+    *budget -= *budget > copies ? copies : *budget - (*budget > 0);
     uint64_t cut = 0;
     rc = slots_measure(b, *budget, &cut, err);
-    plan_set_cache(&plan, cut);
+    plan_set_cache(&plan, cut + copies);
     pthread_mutex_lock(&sluice_device.lock);
     sluice_device.plan = plan;
     pthread_mutex_unlock(&sluice_device.lock);

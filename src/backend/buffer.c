@@ -71,9 +71,10 @@ static void buffer_free(ggml_backend_buffer_t buffer) {
     }
     pthread_mutex_unlock(&sluice_device.dense_lock);
     dense_free(&b->dense);
+    cold_forget(&sluice_device.cold, b->weights, b->n);
     engine_remove_tensors(sluice_device.engine, b->tensors, b->n);
     struct sluice_stats st;
-    engine_stats(sluice_device.engine, &st);
+    device_stats(&st);
     if (st.tensors == 0) {
         step_unpublish();
     }
@@ -170,6 +171,11 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
     w->group = info.group;
     w->part = info.part;
     w->n_expert = info.n_expert;
+    memcpy(w->name, t->name, sizeof w->name);
+    w->type = t->type;
+    w->ne[0] = t->ne[0];
+    w->ne[1] = t->ne[1];
+    w->offset = offset;
     pthread_mutex_lock(&sluice_device.lock);
     b->weights[b->n] = w;
     b->tensors[b->n] = w->tensor;
@@ -355,6 +361,30 @@ const struct stream_weight *buffer_weight(const struct ggml_tensor *w) {
     }
     const struct sluice_buffer *b = w->buffer->context;
     return b && b->mapped ? w->extra : NULL; /* the empty buffers of load time have no context */
+}
+
+int buffer_each_weight(int (*visit)(void *ud, struct stream_weight *w, const struct cold_origin *from), void *ud) {
+    struct sluice_device *d = &sluice_device;
+    int rc = SLUICE_OK;
+    /* Buffers leave the list under dense_lock, before they are freed; they join it, and grow, under the other. */
+    pthread_mutex_lock(&d->dense_lock);
+    pthread_mutex_lock(&d->lock);
+    struct sluice_buffer *b = d->buffers;
+    pthread_mutex_unlock(&d->lock);
+    for (; b && rc == SLUICE_OK; b = b->next) {
+        const struct cold_origin from = {.file = engine_file(d->engine, b->file), .owner = b->owner, .top_k = b->top_k};
+        for (size_t i = 0; rc == SLUICE_OK; i++) {
+            pthread_mutex_lock(&d->lock);
+            struct stream_weight *w = i < b->n ? b->weights[i] : NULL;
+            pthread_mutex_unlock(&d->lock);
+            if (!w) {
+                break;
+            }
+            rc = visit(ud, w, &from);
+        }
+    }
+    pthread_mutex_unlock(&d->dense_lock);
+    return rc;
 }
 
 /* ---- dense weights of mapped files ----------------------------------------------------------- */

@@ -19,6 +19,7 @@
 
 enum {
     COLLECT_JOBS = 32,           /* kernel jobs in a graph */
+    COLLECT_ZEROS = 32,          /* nodes in a graph of which rows are set to zero */
     COLLECT_NODES = 512,         /* nodes in a graph */
     COLLECT_TENSORS = 4,         /* tensors made per expert and node: weight, input, ids, output */
     COLLECT_ROW_BYTES = 8 << 20, /* bytes of rows in a graph, unless one expert has more */
@@ -39,7 +40,8 @@ bool collect_init(struct collect *c, ggml_backend_t cpu, bool kernel, const stru
     c->tensors = ggml_init(tensors);
     c->scatter = calloc(COLLECT_NODES, sizeof *c->scatter);
     c->jobs = calloc(COLLECT_JOBS, sizeof *c->jobs);
-    if (!c->graph_ctx || !c->tensors || !c->scatter || !c->jobs) {
+    c->zeros_of = calloc(COLLECT_ZEROS, sizeof *c->zeros_of);
+    if (!c->graph_ctx || !c->tensors || !c->scatter || !c->jobs || !c->zeros_of) {
         collect_free(c);
         return false;
     }
@@ -68,6 +70,7 @@ void collect_free(struct collect *c) {
     ggml_free(c->tensors);
     free(c->scatter);
     free(c->jobs);
+    free(c->zeros_of);
     free(c->places);
     free(c->rows);
     free(c->zeros);
@@ -149,10 +152,15 @@ void collect_set_threads(struct collect *c, int n) {
 void collect_clear(struct collect *c) {
     c->n_scatter = 0;
     c->n_jobs = 0;
+    c->n_zeros = 0;
     c->n_places = 0;
     c->rows_used = 0;
     ggml_graph_clear(c->graph);
     ggml_reset(c->tensors);
+}
+
+void collect_use_route(struct collect *c, const struct route *route) {
+    c->route = route;
 }
 
 /* Run what was collected, scatter its rows, start afresh. */
@@ -164,7 +172,7 @@ enum ggml_status collect_flush(struct collect *c) {
     enum ggml_status status = ggml_backend_graph_compute(c->cpu, c->graph);
     for (int i = 0; i < c->n_jobs; i++) {
         if (atomic_load(&c->jobs[i].failed)) {
-            c->read_failed = true;
+            c->failed = c->jobs[i].engine;
             status = GGML_STATUS_FAILED;
         }
     }
@@ -201,6 +209,51 @@ enum ggml_status collect_add_plain(struct collect *c, struct ggml_tensor *node) 
         }
     }
     ggml_graph_add_node(c->graph, node);
+    return GGML_STATUS_SUCCESS;
+}
+
+/* The node that sets rows to zero. In the graph, since the memory may be another node's until it ran. */
+static void collect_zero(struct ggml_tensor *dst, int ith, int nth, void *userdata) {
+    (void)dst;
+    const struct collect_zeros *z = userdata;
+    for (int64_t row = ith; row < z->route->K * z->route->T; row += nth) {
+        if (lossy_blank(z->lossy, row)) {
+            memset(route_row(z->route, z->node, (int32_t)row), 0, (size_t)z->node->ne[0] * sizeof(float));
+        }
+    }
+}
+
+enum ggml_status collect_add_zeros(struct collect *c, struct ggml_tensor *node, const struct lossy *lossy) {
+    if (c->n_zeros == COLLECT_ZEROS || ggml_graph_n_nodes(c->graph) == COLLECT_NODES) {
+        const enum ggml_status status = collect_flush(c);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    struct collect_zeros *z = &c->zeros_of[c->n_zeros++];
+    *z = (struct collect_zeros){.node = node, .route = c->route, .lossy = lossy};
+    struct ggml_tensor *t = ggml_custom_4d(c->tensors, GGML_TYPE_F32, node->ne[0], node->ne[1], node->ne[2], 1, NULL, 0,
+                                           collect_zero, GGML_N_TASKS_MAX, z);
+    t->data = node->data;
+    t->flags |= GGML_TENSOR_FLAG_COMPUTE;
+    ggml_graph_add_node(c->graph, t);
+    return GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status collect_add_weighting(struct collect *c, struct ggml_tensor *node, float *weight) {
+    if (ggml_graph_n_nodes(c->graph) == COLLECT_NODES || c->n_scatter) {
+        const enum ggml_status status = collect_flush(c);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    const struct ggml_tensor *own = node->src[1];
+    struct ggml_tensor *w = ggml_new_tensor_3d(c->tensors, GGML_TYPE_F32, 1, own->ne[1], own->ne[2]);
+    w->data = weight;
+    struct ggml_tensor *t = ggml_mul(c->tensors, node->src[0], w);
+    t->data = node->data;
+    t->flags |= GGML_TENSOR_FLAG_COMPUTE;
+    ggml_graph_add_node(c->graph, t);
     return GGML_STATUS_SUCCESS;
 }
 

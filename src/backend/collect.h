@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "backend/kernel.h"
+#include "backend/lossy.h"
 #include "backend/route.h"
 #include "ggml-backend.h"
 #include "ggml.h"
@@ -19,6 +20,13 @@ struct collect_scatter {
     const char *rows;         /* computed rows, ne[0] floats each */
     const int32_t *list;      /* their row numbers in the routing */
     int32_t n;                /* how many */
+};
+
+/* Rows of a node that nothing computes and that must be zeros. Lives until the graph ran. */
+struct collect_zeros {
+    struct ggml_tensor *node;  /* whose rows */
+    const struct route *route; /* the routing */
+    const struct lossy *lossy; /* which of them */
 };
 
 struct collect {
@@ -36,11 +44,13 @@ struct collect {
     uint32_t n_places, cap_places;   /* entries used, and room */
     struct collect_scatter *scatter; /* to do after the run */
     int n_scatter;                   /* entries used */
+    struct collect_zeros *zeros_of;  /* rows to set to zero in the graph */
+    int n_zeros;                     /* entries used */
     char *rows;                      /* gathered or converted inputs, and outputs to scatter; rows_cap bytes */
     size_t rows_used, rows_cap;      /* bytes */
     int32_t *zeros;                  /* expert ids of one-expert nodes: all 0; zeros_cap entries */
     int64_t zeros_cap;               /* rows that one node can have */
-    bool read_failed;                /* the last run lacked weights that could not be read */
+    struct engine *failed;           /* the last run lacked weights that this engine could not read; NULL: it did not */
     struct timing *timing;           /* of the split that runs now, the owner's: running is booked there */
     struct idle idle;                /* of the kernel nodes, which run one after the other */
 };
@@ -63,8 +73,18 @@ enum ggml_status collect_flush(struct collect *c);
 /* Forget what was collected. */
 void collect_clear(struct collect *c);
 
+/* The routing of the nodes added from now on, of the same batch; it stays until they ran. */
+void collect_use_route(struct collect *c, const struct route *route);
+
 /* Append a node of the host's graph as it is. */
 enum ggml_status collect_add_plain(struct collect *c, struct ggml_tensor *node);
+
+/* Append what sets the rows of an expert matmul to zero that nothing computes. */
+enum ggml_status collect_add_zeros(struct collect *c, struct ggml_tensor *node, const struct lossy *lossy);
+
+/* Append the weighting of a block's outputs with these weights, K * T, in place of its own. Kept until the graph ran.
+ */
+enum ggml_status collect_add_weighting(struct collect *c, struct ggml_tensor *node, float *weight);
 
 /* Append the matmul of one expert (by place in the routing) for `node`, with its weights at `weights`. */
 enum ggml_status collect_add_expert(struct collect *c, struct ggml_tensor *node, uint32_t place, const void *weights);

@@ -22,6 +22,7 @@
 #include "stream/error.h"
 
 struct sluice_device sluice_device = {
+    .cold = {.lock = PTHREAD_MUTEX_INITIALIZER},
     .dense_lock = PTHREAD_MUTEX_INITIALIZER,
     .resize_lock = PTHREAD_MUTEX_INITIALIZER,
     .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -54,9 +55,22 @@ void device_note_dense(const char *why) {
     pthread_mutex_unlock(&sluice_device.lock);
 }
 
+void device_note_lossy(const char *why) {
+    pthread_mutex_lock(&sluice_device.lock);
+    if (!sluice_device.lossy_reason[0]) {
+        snprintf(sluice_device.lossy_reason, sizeof sluice_device.lossy_reason, "%s", why);
+    }
+    pthread_mutex_unlock(&sluice_device.lock);
+}
+
+void device_stats(struct sluice_stats *out) {
+    engine_stats(sluice_device.engine, out);
+    cold_add_stats(&sluice_device.cold, out);
+}
+
 void device_keep_stats(void) {
     struct sluice_stats s;
-    engine_stats(sluice_device.engine, &s);
+    device_stats(&s);
     pthread_mutex_lock(&sluice_device.lock);
     struct sluice_stats *last = &sluice_device.last_stats;
     if (s.tensors >= last->tensors) {
@@ -67,6 +81,11 @@ void device_keep_stats(void) {
         last->generation = s.generation;
         last->evictions = s.evictions;
         last->foreseen = s.foreseen;
+        const uint32_t copies = last->cold.tensors;
+        const uint64_t memory = last->cold.cache_bytes;
+        last->cold = s.cold;
+        last->cold.tensors = copies;
+        last->cold.cache_bytes = memory;
     }
     pthread_mutex_unlock(&sluice_device.lock);
 }
@@ -84,9 +103,12 @@ void device_print_mode(void) {
     sluice_device.mode_printed = true;
     pthread_mutex_unlock(&sluice_device.lock);
     if (print) {
-        char line[512];
+        char line[1024];
         sluice_mode_line(line, sizeof line);
         fprintf(stderr, "sluice: %s\n", line);
+        if (sluice_warning_line(line, sizeof line) > 0) {
+            fprintf(stderr, "sluice: warning: %s\n", line);
+        }
         if (sluice_plan_line(line, sizeof line) > 0) {
             fprintf(stderr, "sluice: %s\n", line);
         }
@@ -187,8 +209,8 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
         device_report(&sluice_device.bad_settings);
         return NULL;
     }
-    /* A budget that cannot work is better said here, before a prompt is read, than at the first token. */
-    if (engine_check(sluice_device.engine, &err)) {
+    /* What cannot work is better said here, before a prompt is read, than at the first token. */
+    if (cold_match(&sluice_device.cold, &err) || engine_check(sluice_device.engine, &err)) {
         device_report(&err);
         return NULL;
     }
@@ -270,10 +292,16 @@ int device_setup(const struct sluice_settings *s, bool plugin, struct sluice_err
         return sluice_fail(err, SLUICE_ERR_STATE, "sluice is already registered in this process");
     }
     d->settings = *s;
+    atomic_store(&d->drop_below, s->drop_cold_experts);
     d->plugin = plugin;
     struct sluice_error why;
     d->engine = engine_create(s, device_budget, NULL, &why);
     if (!d->engine) {
+        return sluice_fail(err, why.status, "%s", why.message);
+    }
+    if (cold_setup(&d->cold, s, &why)) {
+        engine_destroy(d->engine);
+        d->engine = NULL;
         return sluice_fail(err, why.status, "%s", why.message);
     }
     d->reg = (struct ggml_backend_reg){

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "plan/settings.h"
 #include "stream/error.h"
 
 SLUICE_API ggml_backend_reg_t ggml_backend_init(void);
@@ -40,11 +41,21 @@ static void plugin_write_stats(void) {
             ",\"read_bytes_total\":%" PRIu64 ",\"generation_routed\":%" PRIu64 ",\"generation_hits\":%" PRIu64
             ",\"evictions\":%" PRIu64 ",\"foreseen_begun\":%" PRIu64 ",\"foreseen_used\":%" PRIu64
             ",\"cache_bytes\":%" PRIu64 ",\"direct_io\":%s,\"io\":\"%s\",\"plan_bytes\":%" PRIu64
-            ",\"dense_bytes\":%" PRIu64 ",\"dense_mapped\":%s}\n",
+            ",\"dense_bytes\":%" PRIu64 ",\"dense_mapped\":%s,\"examined\":%" PRIu64 ",\"dropped\":%" PRIu64
+            ",\"dropped_experts\":%" PRIu64 ",\"dropped_there\":%" PRIu64 ",\"avoided_bytes\":%" PRIu64
+            ",\"prompt_examined\":%" PRIu64 ",\"prompt_dropped\":%" PRIu64 ",\"blocks\":%" PRIu64
+            ",\"generation_blocks\":%" PRIu64 ",\"generation_misses\":%" PRIu64 ",\"substituted\":%" PRIu64
+            ",\"prompt_substituted\":%" PRIu64 ",\"cold_tensors\":%" PRIu32 ",\"cold_copies\":%" PRIu64
+            ",\"cold_hits\":%" PRIu64 ",\"cold_read_bytes\":%" PRIu64 ",\"cold_cache_bytes\":%" PRIu64 "}\n",
             s.tensors, p->hits + g->hits, p->misses + g->misses, p->read_bytes + g->read_bytes, g->routed, g->hits,
             s.evictions, s.foreseen.begun, s.foreseen.used, s.cache_bytes, s.direct_io ? "true" : "false",
             s.io == SLUICE_IO_URING ? "uring" : "pread", plan.total_bytes, plan.dense_bytes,
-            plan.dense_mapped ? "true" : "false");
+            plan.dense_mapped ? "true" : "false", p->drop.examined + g->drop.examined,
+            p->drop.dropped + g->drop.dropped, p->drop.experts + g->drop.experts,
+            p->drop.experts_there + g->drop.experts_there, p->drop.avoided_bytes + g->drop.avoided_bytes,
+            p->drop.examined, p->drop.dropped, p->blocks + g->blocks, g->blocks, g->misses,
+            p->drop.substituted + g->drop.substituted, p->drop.substituted, s.cold.tensors, s.cold.copies, s.cold.hits,
+            s.cold.read_bytes, s.cold.cache_bytes);
     if (fclose(f)) {
         fprintf(stderr, "sluice: cannot write SLUICE_STATS=%s\n", path);
     }
@@ -73,7 +84,9 @@ ggml_backend_reg_t ggml_backend_init(void) {
         return &sluice_device.reg; /* loaded twice: ggml keeps one of the same registration */
     }
     sluice_settings_default(&s);
-    sluice_settings_from_env(&s, &bad);
+    if (sluice_settings_from_env(&s, &bad) == SLUICE_OK && settings_check(&s, &bad)) {
+        s.drop_cold_experts = 0;
+    }
     if (device_setup(&s, true, &err)) {
         fprintf(stderr, "sluice: %s\n", err.message);
         return NULL;

@@ -9,6 +9,9 @@
  * here one out of range is an error, since it would name memory that is not a slot.
  *
  * Rows of one expert stay in token order, as ggml's own grouping has them.
+ *
+ * Experts that a lossy setting gives up keep their place in the routing, behind the others (route_set_aside): what
+ * computes and acquires goes over [0, n) and never sees them; who deals with them otherwise finds their rows.
  */
 #include "backend/route.h"
 
@@ -30,7 +33,8 @@ static bool route_reserve(struct route *r, int64_t n_expert, int64_t rows) {
     if (n_expert > r->cap_experts) {
         const size_t n = (size_t)n_expert;
         r->cap_experts = 0;
-        if (!route_grow(&r->expert, n) || !route_grow(&r->first, n + 1) || !route_grow(&r->index, n)) {
+        if (!route_grow(&r->expert, n) || !route_grow(&r->first, n + 1) || !route_grow(&r->index, n) ||
+            !route_grow(&r->spare, n)) {
             return false;
         }
         r->cap_experts = n_expert;
@@ -45,10 +49,35 @@ static bool route_reserve(struct route *r, int64_t n_expert, int64_t rows) {
     return true;
 }
 
+/* Rows to places: expert[], index[] and n_all are set, first[] and list[] follow from the ids. */
+static void route_fill(struct route *r, const struct ggml_tensor *ids) {
+    memset(r->first, 0, ((size_t)r->n_all + 1) * sizeof *r->first);
+    for (int64_t t = 0; t < r->T; t++) {
+        for (int64_t k = 0; k < r->K; k++) {
+            r->first[r->index[route_id(ids, t, k)]]++;
+        }
+    }
+    /* Counts to starts, then fill in token order. */
+    int32_t at = 0;
+    for (uint32_t i = 0; i < r->n_all; i++) {
+        const int32_t count = r->first[i];
+        r->first[i] = at;
+        at += count;
+    }
+    for (int64_t t = 0; t < r->T; t++) {
+        for (int64_t k = 0; k < r->K; k++) {
+            r->list[r->first[r->index[route_id(ids, t, k)]]++] = (int32_t)(t * r->K + k);
+        }
+    }
+    /* Filling moved every start to its end, which is the next one's start: move them back. */
+    memmove(r->first + 1, r->first, r->n_all * sizeof *r->first);
+    r->first[0] = 0;
+}
+
 int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, struct sluice_error *err) {
     r->K = ids->ne[0];
     r->T = ids->ne[1];
-    r->n = 0;
+    r->n = r->n_all = 0;
     if (r->K * r->T > INT32_MAX || !route_reserve(r, n_expert, r->K * r->T)) {
         return sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory for the routing of %lld tokens", (long long)r->T);
     }
@@ -61,29 +90,34 @@ int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert
                                    ids->name);
             }
             if (r->index[e] < 0) {
-                r->index[e] = (int32_t)r->n;
-                r->expert[r->n] = e;
-                r->first[r->n++] = 0;
+                r->index[e] = (int32_t)r->n_all;
+                r->expert[r->n_all++] = e;
             }
-            r->first[r->index[e]]++;
         }
     }
-    /* Counts to starts, then fill in token order. */
-    int32_t at = 0;
-    for (uint32_t i = 0; i < r->n; i++) {
-        const int32_t count = r->first[i];
-        r->first[i] = at;
-        at += count;
-    }
-    for (int64_t t = 0; t < r->T; t++) {
-        for (int64_t k = 0; k < r->K; k++) {
-            r->list[r->first[r->index[route_id(ids, t, k)]]++] = (int32_t)(t * r->K + k);
-        }
-    }
-    /* Filling moved every start to its end, which is the next one's start: move them back. */
-    memmove(r->first + 1, r->first, r->n * sizeof *r->first);
-    r->first[0] = 0;
+    r->n = r->n_all;
+    route_fill(r, ids);
     return sluice_ok(err);
+}
+
+void route_set_aside(struct route *r, const struct ggml_tensor *ids, const uint8_t *aside) {
+    memcpy(r->spare, r->expert, r->n_all * sizeof *r->spare);
+    r->n = 0;
+    for (uint32_t i = 0; i < r->n_all; i++) {
+        if (!aside[i]) {
+            r->expert[r->n++] = r->spare[i];
+        }
+    }
+    uint32_t at = r->n;
+    for (uint32_t i = 0; i < r->n_all; i++) {
+        if (aside[i]) {
+            r->expert[at++] = r->spare[i];
+        }
+    }
+    for (uint32_t i = 0; i < r->n_all; i++) {
+        r->index[r->expert[i]] = (int32_t)i;
+    }
+    route_fill(r, ids);
 }
 
 void route_free(struct route *r) {
@@ -91,5 +125,6 @@ void route_free(struct route *r) {
     free(r->first);
     free(r->list);
     free(r->index);
+    free(r->spare);
     memset(r, 0, sizeof *r);
 }

@@ -15,11 +15,13 @@
  */
 struct route {
     int64_t K, T;                  /* experts per token, tokens */
-    uint32_t n;                    /* distinct experts */
-    int32_t *expert;               /* n entries, by place: the expert's number */
-    int32_t *first;                /* n + 1 entries, by place: where its rows begin in list */
+    uint32_t n;                    /* distinct experts that are computed: places [0, n) */
+    uint32_t n_all;                /* those that are not, as well: places [n, n_all), see route_set_aside */
+    int32_t *expert;               /* n_all entries, by place: the expert's number */
+    int32_t *first;                /* n_all + 1 entries, by place: where its rows begin in list */
     int32_t *list;                 /* T * K entries: row numbers, grouped by place, ascending within one */
     int32_t *index;                /* by expert number: its place, or -1 */
+    int32_t *spare;                /* scratch, an entry per expert */
     int64_t cap_rows, cap_experts; /* entries allocated */
 };
 
@@ -29,12 +31,24 @@ struct route {
  */
 int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, struct sluice_error *err);
 
+/*
+ * Renumber the places so that those marked in aside[] (by place) come last and are not computed as the others are:
+ * n becomes the number of the others. Order is kept among these and those. Once per routing; the ids are those that
+ * were read.
+ */
+void route_set_aside(struct route *r, const struct ggml_tensor *ids, const uint8_t *aside);
+
 /* Free its memory; *r may be used again. */
 void route_free(struct route *r);
 
 /* The expert of a token's rank. */
 static inline int32_t route_id(const struct ggml_tensor *ids, int64_t token, int64_t rank) {
     return *(const int32_t *)((const char *)ids->data + (size_t)token * ids->nb[1] + (size_t)rank * ids->nb[0]);
+}
+
+/* Rows whose experts are computed. They are list[0 .. this); the others follow up to T * K. */
+static inline int32_t route_kept_rows(const struct route *r) {
+    return r->first[r->n];
 }
 
 /* Rows of the expert at a place. */

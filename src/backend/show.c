@@ -38,6 +38,11 @@ static void show_add(struct stat_data *d, const struct sluice_step *s) {
     t->minor_faults += s->minor_faults;
     t->major_faults += s->major_faults;
     t->cpu_s += s->cpu_s;
+    t->examined += s->drop.examined;
+    t->dropped += s->drop.dropped;
+    t->avoided_bytes += s->drop.avoided_bytes;
+    t->weight += s->drop.weight;
+    t->dropped_weight += s->drop.dropped_weight;
     d->step[d->n_steps++ % STAT_STEPS] = (struct stat_step){.phase = s->phase,
                                                             .tokens = s->tokens,
                                                             .wall_s = s->wall_s,
@@ -59,7 +64,10 @@ static void show_write(struct step_log *log, const struct sluice_stats *st, doub
     if (!log->stat) {
         return;
     }
-    if (d->cache_bytes != st->cache_bytes || !d->mode[0]) { /* the arena was cut: now auto is decided */
+    const double below = atomic_load_explicit(&sluice_device.drop_below, memory_order_relaxed);
+    /* The arena was cut: now auto is decided. Or what is lossy was changed. */
+    if (d->cache_bytes != st->cache_bytes || log->shown_below != below || !d->mode[0]) {
+        log->shown_below = below;
         sluice_mode_line(d->mode, sizeof d->mode);
         engine_file_path(sluice_device.engine, d->model, sizeof d->model);
     }
@@ -95,7 +103,7 @@ void show_split(double t) {
     pthread_mutex_lock(&log->lock);
     if (log->stat && t - log->shown_at >= 1e-3 * SHOW_EVERY_MS) {
         struct sluice_stats st;
-        engine_stats(sluice_device.engine, &st);
+        device_stats(&st);
         show_write(log, &st, t);
     }
     pthread_mutex_unlock(&log->lock);
@@ -117,7 +125,7 @@ static void show_program(char *name, int n) {
 void step_publish(void) {
     struct step_log *log = &sluice_device.steps;
     struct sluice_stats st;
-    engine_stats(sluice_device.engine, &st);
+    device_stats(&st);
     if (!sluice_device.settings.publish || st.tensors == 0) {
         return;
     }

@@ -42,13 +42,25 @@ static double cpu_of(const struct rusage *u) {
     return seconds_of(u->ru_utime) + seconds_of(u->ru_stime);
 }
 
+/* What was left out since `a`, added to *out. */
+static void step_drops(const struct sluice_drop_stats *a, const struct sluice_drop_stats *b,
+                       struct sluice_drop_stats *out) {
+    out->examined += b->examined - a->examined;
+    out->dropped += b->dropped - a->dropped;
+    out->experts += b->experts - a->experts;
+    out->experts_there += b->experts_there - a->experts_there;
+    out->avoided_bytes += b->avoided_bytes - a->avoided_bytes;
+    out->weight += b->weight - a->weight;
+    out->dropped_weight += b->dropped_weight - a->dropped_weight;
+}
+
 /* What the process counted since the last step ended, any step. */
 static void step_count(struct step_log *log, struct sluice_step *out) {
     struct sluice_stats now;
     if (!sluice_device.engine) {
         return; /* nothing streams */
     }
-    engine_stats(sluice_device.engine, &now);
+    device_stats(&now);
     const struct sluice_phase_stats *a[] = {&log->last.prompt, &log->last.generation};
     const struct sluice_phase_stats *b[] = {&now.prompt, &now.generation};
     for (int i = 0; i < 2; i++) {
@@ -59,6 +71,7 @@ static void step_count(struct step_log *log, struct sluice_step *out) {
         out->misses += b[i]->misses - a[i]->misses;
         out->hit_bytes += b[i]->hit_bytes - a[i]->hit_bytes;
         out->miss_bytes += b[i]->miss_bytes - a[i]->miss_bytes;
+        step_drops(&a[i]->drop, &b[i]->drop, &out->drop);
     }
     out->evictions = now.evictions - log->last.evictions;
     out->submits = now.submits - log->last.submits;

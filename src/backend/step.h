@@ -34,6 +34,7 @@ struct step_log {
     bool csv_facts;           /* its settings are written */
     struct stat_file *stat;   /* for `sluice top`; NULL: nothing streams, or not wanted */
     struct stat_data shown;   /* what is in it */
+    double shown_below;       /* drop_cold_experts in its mode line */
     double shown_at;          /* since when, seconds of clock_seconds */
     bool at_exit;             /* removal at the end of the process is arranged */
 };

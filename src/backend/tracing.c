@@ -105,6 +105,11 @@ void sluice_route_trace_mark(uint32_t turn, enum sluice_phase phase, uint32_t po
     tracing_told = (struct tracing_mark){.set = true, .turn = turn, .position = position, .phase = phase};
 }
 
+bool tracing_told_phase(enum sluice_phase *phase) {
+    *phase = tracing_told.phase;
+    return tracing_told.set;
+}
+
 /* With the lock held, by a computing thread: it goes on without the trace, and says why. */
 static void tracing_give_up(struct tracing *t, const char *why) {
     struct sluice_error err;
@@ -272,12 +277,18 @@ static void tracing_rows(struct tracing *t, const struct tracing_block *b, const
             row.slot = (uint16_t)k;
             row.expert = (uint32_t)id;
             row.weight = b->weights ? weights_at(b->weights, token, k) : NAN;
-            row.residency = b->found[place] == ENGINE_FOUND_NOT  ? TRACE_MISS
-                            : b->found[place] == ENGINE_FORESEEN ? TRACE_FORESEEN
-                                                                 : TRACE_HIT;
+            const uint8_t found = b->found[place];
+            const bool given_up = found == ENGINE_LEFT || found == ENGINE_LEFT_THERE;
+            row.dropped = !given_up ? TRACE_KEPT : b->copied ? TRACE_COPIED : TRACE_LEFT_OUT;
+            row.residency = found == ENGINE_FOUND_NOT || found == ENGINE_LEFT ? TRACE_MISS
+                            : found == ENGINE_FORESEEN                        ? TRACE_FORESEEN
+                                                                              : TRACE_HIT;
             /* Rows of an expert are ascending: the first of them stands for what was read. */
-            const bool reads = row.residency == TRACE_MISS && r->list[r->first[place]] == token * r->K + k;
-            row.bytes = reads ? bytes : 0;
+            const bool first_row = r->list[r->first[place]] == token * r->K + k;
+            const bool reads = row.dropped == TRACE_KEPT ? row.residency == TRACE_MISS
+                                                         : row.dropped == TRACE_COPIED &&
+                                                               b->copied[(uint32_t)place - r->n] == ENGINE_FOUND_NOT;
+            row.bytes = !reads || !first_row ? 0 : row.dropped == TRACE_COPIED ? b->copy_bytes : bytes;
             trace_writer_row(t->rows, &row);
         }
     }

@@ -56,12 +56,18 @@ struct tracing_block {
     const struct route *route;         /* its rows by expert */
     const struct ggml_tensor *node;    /* its first expert matmul */
     const struct ggml_tensor *weights; /* weights_find */
-    const uint8_t *found;              /* by place: enum engine_found */
-    kernel_traits_fn traits;           /* of the CPU backend; NULL: none */
+    const uint8_t *found;              /* by place, those set aside included: enum engine_found */
+    const uint8_t *copied;   /* by place, those computed with experts not counted: enum engine_found of the copy
+                                in the cold model; NULL: what was given up is left out */
+    uint64_t copy_bytes;     /* weights of a copy */
+    kernel_traits_fn traits; /* of the CPU backend; NULL: none */
 };
 
 /* Is a trace being written? One load. */
 bool tracing_wanted(void);
+
+/* What the program told of the batches of this thread (sluice_route_trace_mark). False: nothing. */
+bool tracing_told_phase(enum sluice_phase *phase);
 
 /* Write a block's rows. */
 void tracing_block(struct tracing_place *place, const struct tracing_block *b);

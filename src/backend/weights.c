@@ -40,21 +40,36 @@ static bool weights_scale(const struct ggml_tensor *t) {
     return t && (t->op == GGML_OP_NONE || (t->op == GGML_OP_GET_ROWS && t->src[0] && t->src[0]->op == GGML_OP_REPEAT));
 }
 
-const struct ggml_tensor *weights_find(struct ggml_cgraph *g, int i, const struct ggml_tensor *ids) {
-    const struct ggml_tensor *found = NULL;
+/* Is what t shows computed by a node of this split? Then it is not there when the split begins. */
+static bool weights_in_split(struct ggml_cgraph *g, const struct ggml_tensor *t) {
+    while (t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW) {
+        t = t->src[0];
+    }
+    for (int i = 0; i < ggml_graph_n_nodes(g); i++) {
+        if (ggml_graph_node(g, i) == t) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct ggml_tensor *weights_weighting(struct ggml_cgraph *g, int i, const struct ggml_tensor *ids) {
+    struct ggml_tensor *found = NULL;
     for (; i < ggml_graph_n_nodes(g); i++) {
-        const struct ggml_tensor *n = ggml_graph_node(g, i);
+        struct ggml_tensor *n = ggml_graph_node(g, i);
         if (n->op == GGML_OP_MUL_MAT_ID && n->src[2] != ids) {
             break; /* the next block */
         }
         const struct ggml_tensor *w = n->op == GGML_OP_MUL ? n->src[1] : NULL;
         if (w && w->type == GGML_TYPE_F32 && w->ne[0] == 1 && w->ne[1] == ids->ne[0] && w->ne[2] == ids->ne[1] &&
             w->ne[3] == 1 && !weights_scale(w) && weights_of_block(n->src[0], ids, 8)) {
-            found = w;
+            found = n;
         }
     }
-    const struct ggml_tensor *base = found && found->view_src ? found->view_src : found;
-    return base && found->data && base->buffer && ggml_backend_buffer_is_host(base->buffer) ? found : NULL;
+    const struct ggml_tensor *w = found ? found->src[1] : NULL;
+    const struct ggml_tensor *base = w && w->view_src ? w->view_src : w;
+    const bool readable = base && w->data && base->buffer && ggml_backend_buffer_is_host(base->buffer);
+    return readable && !weights_in_split(g, w) ? found : NULL;
 }
 
 bool weights_leaf(const struct ggml_tensor *t) {

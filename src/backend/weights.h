@@ -9,11 +9,18 @@
 #include "ggml.h"
 
 /*
- * The final router weights of the block that node i of the split begins: F32 [1, K, T], computed
- * before the split, by token and rank. NULL: the block's outputs are not multiplied with such a
- * tensor in this split (llama4 weights the input; somebody else computes the multiplication).
+ * The node that multiplies the outputs of the block that node i of the split begins with the final router
+ * weights. Those are its src[1]: F32 [1, K, T], computed before the split, by token and rank. NULL: the
+ * outputs are not multiplied with such a tensor in this split (llama4 weights the input; somebody else computes the
+ * multiplication).
  */
-const struct ggml_tensor *weights_find(struct ggml_cgraph *g, int i, const struct ggml_tensor *ids);
+struct ggml_tensor *weights_weighting(struct ggml_cgraph *g, int i, const struct ggml_tensor *ids);
+
+/* Those weights, or NULL. */
+static inline const struct ggml_tensor *weights_find(struct ggml_cgraph *g, int i, const struct ggml_tensor *ids) {
+    const struct ggml_tensor *node = weights_weighting(g, i, ids);
+    return node ? node->src[1] : NULL;
+}
 
 /* The weight of a token's rank, whose tensor must be computed by now. */
 static inline float weights_at(const struct ggml_tensor *w, int64_t token, int64_t rank) {

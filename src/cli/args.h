@@ -13,7 +13,7 @@ enum {
     CLI_EXIT_FAILED = 1,   /* something went wrong while it ran */
     CLI_EXIT_USAGE = 2,    /* the command line or a setting has no meaning */
     CLI_NOT_GIVEN = -2,    /* an integer option whose default depends on the command */
-    CLI_SETTINGS_MAX = 16, /* settings that one command line may give */
+    CLI_SETTINGS_MAX = 32, /* settings that one command line may give */
     CLI_VARIANTS_MAX = 16  /* of one `sluice bench` */
 };
 

@@ -14,7 +14,7 @@
 #include "bench/stats.h"
 #include "cli/args.h"
 #include "cli/progress.h"
-#include "runner/gguf_check.h"
+#include "gguf/gguf_check.h"
 #include "runner/info.h"
 #include "runner/probe.h"
 #include "runner/runner.h"

@@ -91,13 +91,10 @@ static const struct cli_option output_options[] = {
 };
 
 static const struct cli_group groups[] = {
-    {"Text", text_options},
-    {"Reference", reference_options},
-    {"Model", cli_model_options},
-    {"Expert cache", cli_cache_options},
-    {"Measuring", cli_measure_options},
-    {"Output", output_options},
-    {NULL, NULL},
+    {"Text", text_options},       {"Reference", reference_options},
+    {"Model", cli_model_options}, {"Expert cache", cli_cache_options},
+    {"Lossy", cli_lossy_options}, {"Measuring", cli_measure_options},
+    {"Output", output_options},   {NULL, NULL},
 };
 
 static const struct cli_command command = {
@@ -169,7 +166,7 @@ static int choose_shape(struct eval *e) {
     struct cli_config *c = e->config;
     struct cli_session *s = &e->session;
     struct sluice_error err;
-    const bool lossy = cli_session_lossy(s);
+    const bool lossy = !cli_session_lossless(s);
     if (lossy && c->eval.ref_save) {
         return cli_fail(CLI_EXIT_USAGE, c->command, "--ref-save: a reference is of a run without lossy settings");
     }
@@ -352,7 +349,7 @@ static json_t *report_json(const struct eval *e) {
               cli_json_put(o, "llama_cpp", json_string(SLUICE_LLAMA_VERSION)) &&
               cli_json_put(o, "architecture", json_string(s->gguf->architecture)) &&
               cli_json_put(o, "mode", json_string(e->mode)) && cli_json_put(o, "streaming", json_boolean(streams(e))) &&
-              cli_json_put(o, "lossless", json_boolean(!cli_session_lossy(s))) &&
+              cli_json_put(o, "lossless", json_boolean(cli_session_lossless(s))) &&
               cli_json_put(o, "interrupted", json_boolean(e->result.stop != SLUICE_STOP_NONE)) &&
               cli_json_count(o, "batch", e->batch) && cli_json_count(o, "threads", (uint64_t)s->params.n_threads) &&
               cli_json_count(o, "ctx", e->params.n_ctx) && cli_json_count(o, "chunks", q->chunks) &&

@@ -18,6 +18,7 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "plan/settings.h"
 #include "sluice.h"
 
 #define PLUGIN  "libggml-sluice.so"
@@ -38,7 +39,8 @@ static const struct cli_option exec_options[] = {
     {0},
 };
 
-static const struct cli_group groups[] = {{"Expert cache", cli_cache_options}, {"Output", exec_options}, {NULL, NULL}};
+static const struct cli_group groups[] = {
+    {"Expert cache", cli_cache_options}, {"Lossy", cli_lossy_options}, {"Output", exec_options}, {NULL, NULL}};
 
 static const struct cli_command command = {
     .name = "sluice exec",
@@ -122,7 +124,8 @@ static int export_settings(const struct cli_config *c) {
     struct sluice_settings scratch; /* what the plug-in will see must be right as a whole */
     struct sluice_error err;
     sluice_settings_default(&scratch);
-    return sluice_settings_from_env(&scratch, &err) ? cli_fail(CLI_EXIT_USAGE, command.name, "%s", err.message) : 0;
+    const bool bad = sluice_settings_from_env(&scratch, &err) || settings_check(&scratch, &err);
+    return bad ? cli_fail(CLI_EXIT_USAGE, command.name, "%s", err.message) : 0;
 }
 
 /* Put the library in front of what is preloaded already. */

@@ -151,6 +151,41 @@ const struct cli_option cli_cache_options[] = {
     {0},
 };
 
+const struct cli_option cli_lossy_options[] = {
+    {.name = "--drop-cold-experts",
+     .metavar = "F",
+     .set = cli_set_setting,
+     .setting = "drop_cold_experts",
+     .expect = "a number from 0 to 1",
+     .help = "CHANGES THE OUTPUT: when generating, leave out experts that would have\n"
+             "to be read and weigh less than F / top-k (0: none). Needs a cache"},
+    {.name = "--drop-renorm",
+     .metavar = "on|off",
+     .set = cli_set_setting,
+     .setting = "drop_renorm",
+     .expect = "on or off",
+     .help = "the others get the weight of those left out (on)"},
+    {.name = "--drop-in-prefill",
+     .set = cli_set_setting,
+     .setting = "drop_in_prefill",
+     .fixed = "1",
+     .help = "in prompts too"},
+    {.name = "--drop-reproducible",
+     .set = cli_set_setting,
+     .setting = "drop_reproducible",
+     .fixed = "1",
+     .help = "decide by a made-up cache that is empty when a generation begins: the\n"
+             "same prompt gives the same text, whatever is in memory"},
+    {.name = "--cold-model",
+     .metavar = "FILE",
+     .set = cli_set_setting,
+     .setting = "cold_model",
+     .expect = "a file name",
+     .help = "a smaller quantisation of the same model: experts that would be left out\n"
+             "are computed from their copies in it instead. Fewer bytes, less loss"},
+    {0},
+};
+
 const struct cli_option cli_sampling_options[] = {
     {.name = "--n-predict",
      .letter = 'n',

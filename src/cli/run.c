@@ -75,14 +75,9 @@ static const struct cli_option output_options[] = {
 };
 
 static const struct cli_group groups[] = {
-    {"Input", input_options},
-    {"Model", cli_model_options},
-    {"Expert cache", cli_cache_options},
-    {"Generation", cli_sampling_options},
-    {"Fixed length", length_options},
-    {"Measuring", cli_measure_options},
-    {"Output", output_options},
-    {NULL, NULL},
+    {"Input", input_options},           {"Model", cli_model_options},         {"Expert cache", cli_cache_options},
+    {"Lossy", cli_lossy_options},       {"Generation", cli_sampling_options}, {"Fixed length", length_options},
+    {"Measuring", cli_measure_options}, {"Output", output_options},           {NULL, NULL},
 };
 
 const struct cli_command cli_run_command = {
@@ -94,7 +89,8 @@ const struct cli_command cli_run_command = {
     .groups = groups,
     .notes = "The options of the expert cache can also be given by the environment (SLUICE_CACHE,\n"
              "SLUICE_CACHE_FLOOR, SLUICE_MEMORY, SLUICE_DENSE, SLUICE_CACHE_POLICY, SLUICE_FORCE_CACHE,\n"
-             "SLUICE_LOOKAHEAD, SLUICE_IO, SLUICE_IO_THREADS, SLUICE_DIRECT_IO); an option wins.\n"
+             "SLUICE_LOOKAHEAD, SLUICE_IO, SLUICE_IO_THREADS, SLUICE_DIRECT_IO), and so can those that\n"
+             "change the output (SLUICE_DROP_COLD_EXPERTS and so on); an option wins.\n"
              "Ctrl-C ends the generation and prints the summary.\n\n"
              "Example: sluice run -m model.gguf --cache 4GiB -p \"Once upon a time\" -n 64",
     .max_args = 1,

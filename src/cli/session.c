@@ -32,11 +32,14 @@ static void hook_loading(void *user, double fraction) {
 static void hook_prompt(void *user, uint64_t done, uint64_t total) {
     struct cli_session *s = user;
     if (!s->mode_shown) {
-        char line[512];
+        char line[1024];
         s->mode_shown = true;
         cli_session_mode(s, line, sizeof line);
         cli_progress_clear(&s->progress);
         fprintf(stderr, "%s\n", line);
+        if (!s->config->resident && sluice_warning_line(line, sizeof line) > 0) {
+            fprintf(stderr, "%s: warning: %s\n", s->config->command, line);
+        }
         if (!s->config->resident && sluice_plan_line(line, sizeof line) > 0) {
             fprintf(stderr, "%s\n", line);
         }
@@ -212,10 +215,6 @@ int cli_session_open(struct cli_session *s, const struct cli_config *c) {
     return rc ? rc : cli_session_load(s);
 }
 
-bool cli_session_lossy(const struct cli_session *s) {
-    return s->config->n_expert_used != 0;
-}
-
 void cli_session_close(struct cli_session *s) {
     cli_progress_clear(&s->progress);
     csv_close(s->csv, NULL); /* only after a failure: else cli_session_end_csv did it */
@@ -227,9 +226,20 @@ void cli_session_close(struct cli_session *s) {
     s->gguf = NULL;
 }
 
+/* Experts per token, where the user wants another number than the model's own; else 0. */
+static int64_t session_other_top_k(const struct cli_session *s) {
+    const struct sluice_gguf_number *own = &s->gguf->expert_used;
+    const int64_t k = s->config->n_expert_used;
+    return own->n && !own->array && own->value[0] == (uint64_t)k ? 0 : k;
+}
+
+bool cli_session_lossless(const struct cli_session *s) {
+    return !session_other_top_k(s) && (s->config->resident || !(s->settings.drop_cold_experts > 0));
+}
+
 void cli_session_mode(const struct cli_session *s, char *buf, size_t cap) {
     static const char lossless[] = ", lossless";
-    int64_t k = s->config->n_expert_used;
+    const int64_t k = session_other_top_k(s);
     if (s->config->resident) {
         snprintf(buf, cap, "resident: plain llama.cpp, nothing streams%s", k ? "" : lossless);
     } else {
@@ -237,10 +247,11 @@ void cli_session_mode(const struct cli_session *s, char *buf, size_t cap) {
     }
     /* The library cannot know that the model was told to use fewer experts. */
     if (k) {
-        size_t n = strlen(buf), tail = sizeof lossless - 1;
-        if (n >= tail && strcmp(buf + n - tail, lossless) == 0) {
-            n -= tail;
+        char *word = strstr(buf, lossless);
+        if (word) {
+            memmove(word, word + sizeof lossless - 1, strlen(word + sizeof lossless - 1) + 1);
         }
+        const size_t n = strlen(buf);
         snprintf(buf + n, cap - n, ", lossy: %d experts per token (--n-expert-used)", (int)k);
     }
 }

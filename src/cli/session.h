@@ -8,7 +8,7 @@
 #include "cli/progress.h"
 #include "cli/times.h"
 #include "plan/csv.h"
-#include "runner/gguf_check.h"
+#include "gguf/gguf_check.h"
 #include "runner/runner.h"
 
 struct cli_session {
@@ -49,8 +49,8 @@ int cli_session_end_csv(struct cli_session *s);
 /* Free everything. */
 void cli_session_close(struct cli_session *s);
 
-/* Does a setting change the output? Known after cli_session_prepare. */
-bool cli_session_lossy(const struct cli_session *s);
+/* Do the settings promise the resident run's output? Known after cli_session_prepare. */
+bool cli_session_lossless(const struct cli_session *s);
 
 /* What runs, in one line without a newline. Final after the first batch. */
 void cli_session_mode(const struct cli_session *s, char *buf, size_t cap);

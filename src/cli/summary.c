@@ -24,6 +24,20 @@ static double ratio(double a, double b) {
     return b > 0 ? a / b : 0;
 }
 
+/* a + sign * b */
+static struct sluice_drop_stats drops(const struct sluice_drop_stats *a, const struct sluice_drop_stats *b, int sign) {
+    const uint64_t s = (uint64_t)(int64_t)sign; /* wraps as it should */
+    return (struct sluice_drop_stats){
+        .examined = a->examined + s * b->examined,
+        .dropped = a->dropped + s * b->dropped,
+        .experts = a->experts + s * b->experts,
+        .experts_there = a->experts_there + s * b->experts_there,
+        .avoided_bytes = a->avoided_bytes + s * b->avoided_bytes,
+        .weight = a->weight + sign * b->weight,
+        .dropped_weight = a->dropped_weight + sign * b->dropped_weight,
+    };
+}
+
 /* Both kinds of batches of a snapshot, together. */
 static struct sluice_phase_stats both(const struct sluice_stats *s) {
     const struct sluice_phase_stats *p = &s->prompt, *g = &s->generation;
@@ -39,6 +53,7 @@ static struct sluice_phase_stats both(const struct sluice_stats *s) {
         .reads = p->reads + g->reads,
         .stall_s = p->stall_s + g->stall_s,
         .compute_s = p->compute_s + g->compute_s,
+        .drop = drops(&p->drop, &g->drop, 1),
     };
 }
 
@@ -59,6 +74,7 @@ void cli_phase_set(struct cli_phase *p, const struct sluice_stats *before, const
         .reads = b.reads - a.reads,
         .stall_s = b.stall_s - a.stall_s,
         .compute_s = b.compute_s - a.compute_s,
+        .drop = drops(&b.drop, &a.drop, -1),
     };
 }
 
@@ -99,6 +115,14 @@ void cli_phase_print(FILE *out, const char *name, const struct cli_phase *p, boo
                 100 * hit_rate(p), p->counted.stall_s);
     }
     fputc('\n', out);
+    const struct sluice_drop_stats *d = &p->counted.drop;
+    if (streaming && d->examined) {
+        fprintf(out,
+                "  %-12sdropped %" PRIu64 " of %" PRIu64
+                " routings (%.1f %%), %.2f %% of the weight, %.1f MiB not read\n",
+                "", d->dropped, d->examined, 100 * ratio((double)d->dropped, (double)d->examined),
+                100 * ratio(d->dropped_weight, d->weight), (double)d->avoided_bytes / MIB);
+    }
     if (streaming) {
         cli_times_print(&p->times, out);
     }
@@ -135,6 +159,19 @@ void cli_summary_print(const struct cli_report *r, FILE *out) {
     cli_memory_print(out, &r->total, streams(r), r->peak_bytes, r->cgroup_peak_bytes);
 }
 
+/* What lossy settings left out. */
+static json_t *drop_json(const struct sluice_drop_stats *d) {
+    json_t *o = json_object();
+    const bool ok = cli_json_count(o, "examined", d->examined) && cli_json_count(o, "dropped", d->dropped) &&
+                    cli_json_put(o, "dropped_share", json_real(ratio((double)d->dropped, (double)d->examined))) &&
+                    cli_json_put(o, "weight", json_real(d->weight)) &&
+                    cli_json_put(o, "dropped_weight", json_real(d->dropped_weight)) &&
+                    cli_json_put(o, "dropped_weight_share", json_real(ratio(d->dropped_weight, d->weight))) &&
+                    cli_json_count(o, "experts", d->experts) && cli_json_count(o, "experts_there", d->experts_there) &&
+                    cli_json_count(o, "avoided_bytes", d->avoided_bytes);
+    return cli_json_whole(o, ok);
+}
+
 json_t *cli_phase_json(const struct cli_phase *p, bool streaming) {
     json_t *o = json_object();
     const struct sluice_phase_stats *c = &p->counted;
@@ -155,7 +192,7 @@ json_t *cli_phase_json(const struct cli_phase *p, bool streaming) {
              cli_json_put(o, "expert_compute_seconds", json_real(c->compute_s)) &&
              cli_json_put(o, "bookkeeping_seconds", json_real(t->bookkeeping_s)) &&
              cli_json_count(o, "evictions", t->evictions) && cli_json_put(o, "queue_mean", json_real(t->queue_mean)) &&
-             cli_json_count(o, "queue_max", t->queue_max);
+             cli_json_count(o, "queue_max", t->queue_max) && cli_json_put(o, "drop", drop_json(&c->drop));
     }
     return cli_json_whole(o, ok);
 }
@@ -221,7 +258,7 @@ static json_t *report_json(const struct cli_report *r, const char *text, size_t 
               cli_json_put(o, "llama_cpp", json_string(SLUICE_LLAMA_VERSION)) &&
               cli_json_put(o, "architecture", json_string(s->gguf->architecture)) &&
               cli_json_put(o, "mode", json_string(r->mode)) && cli_json_put(o, "streaming", json_boolean(streams(r))) &&
-              cli_json_put(o, "lossless", json_boolean(s->config->n_expert_used == 0)) &&
+              cli_json_put(o, "lossless", json_boolean(cli_session_lossless(s))) &&
               cli_json_put(o, "text", json_stringn(text, n_text)) &&
               cli_json_put(o, "stop", json_string(stop_name(r->made.stop))) &&
               cli_json_count(o, "tokens_generated", r->made.tokens) &&

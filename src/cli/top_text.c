@@ -157,6 +157,13 @@ int top_page(const struct top_process *p, double now, int width, int rows, bool 
         "total    %" PRIu64 " tokens read, %" PRIu64 " generated, %.2f GB read, hits %.1f %%, %" PRIu64 " evicted",
         a->tokens, b->tokens, (double)d->read_bytes / 1e9,
         100 * ratio((double)d->hits, (double)d->hits + (double)d->misses), a->evictions + b->evictions);
+    const double examined = (double)(a->examined + b->examined);
+    if (examined > 0) {
+        add(&page, "dropped  %.1f %% of the routings examined, %.1f %% of their weight, %.2f GB not read",
+            100 * ratio((double)(a->dropped + b->dropped), examined),
+            100 * ratio(a->dropped_weight + b->dropped_weight, a->weight + b->weight),
+            (double)(a->avoided_bytes + b->avoided_bytes) / 1e9);
+    }
     add(&page, "faults   %" PRIu64 " major, %" PRIu64 " minor; %.1f processors busy", a->major_faults + b->major_faults,
         a->minor_faults + b->minor_faults, ratio(a->cpu_s + b->cpu_s, a->wall_s + b->wall_s));
     add(&page, "model    %s", d->model);

@@ -32,7 +32,8 @@
 
 #define CSV_HEADER                                                                                                     \
     "step,phase,tokens,wall_s,stall_s,expert_s,other_s,bookkeeping_s,read_bytes,reads,routed,hits,misses,hit_bytes,"   \
-    "miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s\n"
+    "miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s,examined,dropped,avoided_bytes,weight," \
+    "dropped_weight\n"
 
 struct csv {
     FILE *file;    /* where to */
@@ -102,6 +103,15 @@ void csv_settings(struct csv *c, const struct sluice_settings *s, const struct s
     csv_fact(c, "io", "%s", !streaming ? "none" : st->io == SLUICE_IO_URING ? "uring" : "pread");
     csv_fact(c, "lanes", "%d", s->io_threads);
     csv_fact(c, "lookahead", "%d", s->lookahead);
+    char drop[32];
+    snprintf(drop, sizeof drop, "%.6f", s->drop_cold_experts);
+    for (char *p = drop; *p; p++) { /* the locale's sign */
+        *p = *p >= '0' && *p <= '9' ? *p : '.';
+    }
+    csv_fact(c, "drop_cold_experts", "%s", drop);
+    csv_fact(c, "drop_renorm", "%d", s->drop_renorm);
+    csv_fact(c, "drop_in_prefill", "%d", s->drop_in_prefill);
+    csv_fact(c, "drop_reproducible", "%d", s->drop_reproducible);
     csv_fact(c, "kernel", "%s", s->reference_kernel ? "reference" : "fused");
 }
 
@@ -139,6 +149,9 @@ int csv_row(struct csv *c, const struct sluice_step *s, struct sluice_error *err
     csv_real(c, s->queue_mean);
     fprintf(c->file, ",%" PRIu32 ",%" PRIu64 ",%" PRIu64, s->queue_max, s->minor_faults, s->major_faults);
     csv_real(c, s->cpu_s);
+    fprintf(c->file, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, s->drop.examined, s->drop.dropped, s->drop.avoided_bytes);
+    csv_real(c, s->drop.weight);
+    csv_real(c, s->drop.dropped_weight);
     fputc('\n', c->file);
     if (fflush(c->file) || ferror(c->file)) {
         return csv_fail(c, err);

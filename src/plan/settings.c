@@ -10,8 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/settings.h"
 #include "sluice.h"
 #include "stream/error.h"
+
+/* Do the experts that are left get the weight of those left out? docs/quality.md compares. */
+enum { SETTINGS_RENORM = 1 };
 
 void sluice_settings_default(struct sluice_settings *s) {
     *s = (struct sluice_settings){
@@ -23,6 +27,7 @@ void sluice_settings_default(struct sluice_settings *s) {
         .io = SLUICE_IO_AUTO,
         .io_threads = 4,
         .publish = true,
+        .drop_renorm = SETTINGS_RENORM,
     };
 }
 
@@ -107,6 +112,39 @@ static bool settings_int(const char *v, int min, int max, int *out) {
     return true;
 }
 
+/*
+ * A decimal number from 0 to 1, digits after the point as many as one likes. No sign, no exponent, no nan; not strtod,
+ * which asks the locale.
+ */
+static bool settings_share(const char *v, double *out) {
+    const char *p = v;
+    double whole = 0, part = 0, scale = 1;
+    if (*p < '0' || *p > '9') {
+        return false;
+    }
+    for (; *p >= '0' && *p <= '9'; p++) {
+        whole = whole * 10 + (*p - '0');
+    }
+    if (*p == '.') {
+        p++;
+        if (*p < '0' || *p > '9') {
+            return false;
+        }
+        for (; *p >= '0' && *p <= '9'; p++) {
+            if (scale < 1e18) { /* what a double does not hold is left away, and with it no overflow */
+                part = part * 10 + (*p - '0');
+                scale *= 10;
+            }
+        }
+    }
+    const double x = whole + part / scale;
+    if (*p || x > 1) {
+        return false;
+    }
+    *out = x;
+    return true;
+}
+
 static bool set_cache(struct sluice_settings *s, const char *v) {
     if (strcmp(v, "auto") == 0) {
         s->cache = SLUICE_CACHE_AUTO;
@@ -180,6 +218,32 @@ static bool set_quiet(struct sluice_settings *s, const char *v) {
     return settings_bool(v, &s->quiet);
 }
 
+static bool set_drop(struct sluice_settings *s, const char *v) {
+    return settings_share(v, &s->drop_cold_experts);
+}
+
+static bool set_renorm(struct sluice_settings *s, const char *v) {
+    s->drop_renorm = strcmp(v, "on") == 0;
+    return s->drop_renorm || strcmp(v, "off") == 0;
+}
+
+static bool set_prefill(struct sluice_settings *s, const char *v) {
+    return settings_bool(v, &s->drop_in_prefill);
+}
+
+static bool set_reproducible(struct sluice_settings *s, const char *v) {
+    return settings_bool(v, &s->drop_reproducible);
+}
+
+static bool set_cold_model(struct sluice_settings *s, const char *v) {
+    const size_t n = strlen(v);
+    if (n == 0 || n >= sizeof s->cold_model) {
+        return false;
+    }
+    memcpy(s->cold_model, v, n + 1);
+    return true;
+}
+
 static const struct {
     const char *name;                                      /* in sluice_settings_set */
     const char *env;                                       /* in the environment */
@@ -199,6 +263,11 @@ static const struct {
     {"kernel", "SLUICE_KERNEL", set_kernel, "fused or reference"},
     {"publish", "SLUICE_PUBLISH", set_publish, "0 or 1"},
     {"quiet", "SLUICE_QUIET", set_quiet, "0 or 1"},
+    {"drop_cold_experts", "SLUICE_DROP_COLD_EXPERTS", set_drop, "a number from 0 to 1, such as 0.5"},
+    {"drop_renorm", "SLUICE_DROP_RENORM", set_renorm, "on or off"},
+    {"drop_in_prefill", "SLUICE_DROP_IN_PREFILL", set_prefill, "0 or 1"},
+    {"drop_reproducible", "SLUICE_DROP_REPRODUCIBLE", set_reproducible, "0 or 1"},
+    {"cold_model", "SLUICE_COLD_MODEL", set_cold_model, "a file name"},
 };
 
 enum { SETTINGS_N = sizeof settings_table / sizeof *settings_table };
@@ -235,5 +304,30 @@ int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err
         }
     }
     *s = next;
+    return sluice_ok(err);
+}
+
+int settings_check(const struct sluice_settings *s, struct sluice_error *err) {
+    if (s->io_threads < 1 || s->io_threads > 64) {
+        return sluice_fail(err, SLUICE_ERR_ARG, "io_threads: %d is not within 1..64", s->io_threads);
+    }
+    if (s->cache == SLUICE_CACHE_FIXED && s->cache_bytes == 0) {
+        return sluice_fail(err, SLUICE_ERR_ARG, "cache_bytes: 0 with a fixed cache");
+    }
+    if (s->dense > SLUICE_DENSE_LOCK) {
+        return sluice_fail(err, SLUICE_ERR_ARG, "dense: %d is no place", (int)s->dense);
+    }
+    return settings_check_drop(s->drop_cold_experts, s->cache, err);
+}
+
+int settings_check_drop(double below, enum sluice_cache_mode cache, struct sluice_error *err) {
+    if (!(below >= 0 && below <= 1)) { /* nan as well */
+        return sluice_fail(err, SLUICE_ERR_ARG, "drop_cold_experts: %g is not within 0..1", below);
+    }
+    if (below > 0 && cache == SLUICE_CACHE_OFF) {
+        return sluice_fail(
+            err, SLUICE_ERR_ARG,
+            "drop_cold_experts needs a cache: without one every expert would be left out (cache is off)");
+    }
     return sluice_ok(err);
 }

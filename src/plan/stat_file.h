@@ -16,7 +16,7 @@
 #include "sluice.h"
 
 enum {
-    STAT_VERSION = 1,      /* changes with any field below */
+    STAT_VERSION = 2,      /* changes with any field below */
     STAT_LAYERS_MAX = 512, /* MoE layers shown; more are not */
     STAT_STEPS = 16,       /* last steps kept */
     STAT_DIRS = 2,         /* directories that may hold files: see stat_dir */
@@ -32,6 +32,8 @@ struct stat_sums {
     uint64_t hit_bytes, miss_bytes;                           /* bytes */
     uint64_t evictions, minor_faults, major_faults;           /* counts */
     double cpu_s;                                             /* seconds */
+    uint64_t examined, dropped, avoided_bytes;                /* see sluice_drop_stats, and the next two */
+    double weight, dropped_weight;                            /* sums of router weights */
 };
 
 /* One of the last steps. */

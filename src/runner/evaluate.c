@@ -118,7 +118,8 @@ static int chunk(struct evaluation *e, int32_t *tokens, struct sluice_error *err
         tokens[0] = llama_vocab_bos(r->vocab);
     }
     sluice_runner_keep(r, 0);
-    r->feeds++; /* a chunk is a turn of a route trace */
+    r->feeds++;                /* a chunk is a turn of a route trace, */
+    sluice_generation_begin(); /* and a generation */
     for (uint32_t from = 0; from < n; from += width) {
         int rc = batch(e, tokens, from, n - from < width ? n - from : width, err);
         if (rc || e->out->stop) {

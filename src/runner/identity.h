@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "runner/gguf_check.h"
+#include "gguf/gguf_check.h"
 
 /*
  * A number that differs for models that differ in architecture, in names, shapes or types of tensors, or in the first

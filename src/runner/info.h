@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "runner/gguf_check.h"
+#include "gguf/gguf_check.h"
 
 enum { SLUICE_INFO_TYPES_MAX = 64 }; /* quantisation types told apart, more than ggml has */
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runner/gguf_check.h"
+#include "gguf/gguf_check.h"
 
 struct sluice_probe_params {
     enum sluice_io io;               /* who reads, as in the runs */

@@ -315,6 +315,7 @@ int sluice_runner_feed(struct sluice_runner *r, const int32_t *tokens, size_t n,
     size_t extra = r->pending >= 0 ? 1 : 0;
     *stop = SLUICE_STOP_NONE;
     r->feeds++;
+    sluice_generation_begin();
     if (n + extra > r->n_ctx - r->n_kv) {
         return sluice_error_set(err, SLUICE_ERR_STATE,
                                 "%zu more tokens do not fit: %" PRIu32 " of the context's %" PRIu32 " are in use",

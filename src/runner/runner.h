@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "runner/gguf_check.h"
+#include "gguf/gguf_check.h"
 #include "runner/log.h"
 #include "sluice.h"
 

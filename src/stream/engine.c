@@ -185,6 +185,20 @@ int engine_check(struct engine *e, struct sluice_error *err) {
     return rc;
 }
 
+uint64_t engine_bundle_bytes(struct engine *e, uint32_t group) {
+    pthread_mutex_lock(&e->lock);
+    const uint64_t bytes = e->bank.groups[group].weight_bytes;
+    pthread_mutex_unlock(&e->lock);
+    return bytes;
+}
+
+int engine_measure(struct engine *e, uint64_t budget, uint64_t *bytes, struct sluice_error *err) {
+    pthread_mutex_lock(&e->lock);
+    const int rc = slots_measure(&e->bank, budget, bytes, err);
+    pthread_mutex_unlock(&e->lock);
+    return rc;
+}
+
 struct engine_tensor_info engine_tensor(struct engine *e, uint32_t tensor) {
     pthread_mutex_lock(&e->lock);
     const struct bank_tensor *t = &e->bank.tensors[tensor];

@@ -57,6 +57,9 @@ void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n);
 /* Ask the budget function whether this bank can be served, without allocating. An arena that is cut serves it. */
 int engine_check(struct engine *e, struct sluice_error *err);
 
+/* The slot memory that a budget would become: at least that of a block, whatever it is. SLUICE_ERR_MEMORY. */
+int engine_measure(struct engine *e, uint64_t budget, uint64_t *bytes, struct sluice_error *err);
+
 /*
  * Ask the budget function again and make the arena as large as it says, between blocks: waits until
  * no block runs and no read is under way. What is cached stays, as far as it fits. On failure all is
@@ -73,11 +76,23 @@ struct engine_tensor_info {
 };
 struct engine_tensor_info engine_tensor(struct engine *e, uint32_t tensor);
 
+/* Weight bytes of one bundle of a group. */
+uint64_t engine_bundle_bytes(struct engine *e, uint32_t group);
+
 /* How an expert was found by the first acquire of a block. */
 enum engine_found {
     ENGINE_FOUND_NOT, /* it, or a part of it, had to be read */
     ENGINE_FOUND,     /* in memory, or on its way */
     ENGINE_FORESEEN,  /* the same, because it was read ahead of this, its first use */
+    ENGINE_LEFT,      /* left out, and it would have had to be read */
+    ENGINE_LEFT_THERE /* left out, although it is in memory or on its way */
+};
+
+/* May an expert be left out? */
+enum engine_leave {
+    ENGINE_TAKE,        /* no */
+    ENGINE_LEAVE_COLD,  /* if it, or a part of it, would have to be read: neither in memory nor on its way */
+    ENGINE_LEAVE_ALWAYS /* wherever it is */
 };
 
 /* What to acquire. */
@@ -92,6 +107,8 @@ struct engine_want {
     bool wait;               /* sleep until at least one (with all: all) can be had; only while holding nothing */
     double *slept_s;         /* seconds of such sleep are added here; NULL: nobody wants to know */
     uint8_t *found;          /* with first: enum engine_found of each granted expert; NULL: nobody wants to know */
+    const uint8_t
+        *leave; /* enum engine_leave of each expert; NULL: all are taken. Needs found, and takes at least one */
 };
 
 /*
@@ -100,6 +117,11 @@ struct engine_want {
  * expert[i], or UINT32_MAX where no slot could be had now. Returns the number granted in *granted;
  * 0 is possible without `wait`. A failure grants nothing: SLUICE_ERR_BUDGET, SLUICE_ERR_MEMORY.
  * With `all`, SLUICE_ERR_BUDGET also tells that the class can never hold n bundles.
+ *
+ * With `leave`, which experts are left out is decided in the same step as the others are pinned, so nothing
+ * can come or go between the two. They get no slot, are not counted as asked for, and nothing is read; found
+ * says which they are, with SLUICE_ERR_BUDGET as well: then the others are to be acquired in turns. Where there is
+ * no cache, ENGINE_LEAVE_COLD is ENGINE_TAKE.
  */
 int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot, uint32_t *granted,
                    struct sluice_error *err);
@@ -141,6 +163,9 @@ uint32_t engine_capacity(struct engine *e, uint32_t group);
  */
 int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, uint32_t rows,
                        struct sluice_error *err);
+
+/* Account what lossy settings left out in a block of `group`. avoided_bytes is filled in from the experts. */
+void engine_count_drops(struct engine *e, enum engine_phase phase, uint32_t group, const struct sluice_drop_stats *d);
 
 /* Account seconds: waiting for reads with nothing to compute, and computing. */
 void engine_count_time(struct engine *e, enum engine_phase phase, double stall_s, double compute_s);

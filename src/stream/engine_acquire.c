@@ -86,12 +86,36 @@ static void engine_unpin(struct engine *e, uint32_t slot) {
     }
 }
 
+/*
+ * Decide what is left out, before anything is pinned. Nothing of w->expert that is in memory can go before it is
+ * pinned: the lock is held. Returns how many are taken.
+ */
+static uint32_t engine_leave_out(struct engine *e, const struct engine_want *w) {
+    uint32_t taken = w->n;
+    for (uint32_t i = 0; i < w->n && w->leave; i++) {
+        const int32_t have = slots_find(&e->slots, w->group, (uint32_t)w->expert[i]);
+        bool missing = have < 0;
+        for (uint32_t p = 0; !missing && p < e->bank.groups[w->group].n_parts; p++) {
+            missing = w->parts >> p & 1 && engine_part_missing(&e->slots.slot[have], p);
+        }
+        const bool left =
+            w->leave[i] == ENGINE_LEAVE_ALWAYS || (w->leave[i] == ENGINE_LEAVE_COLD && missing && e->budget > 0);
+        w->found[i] = !left ? ENGINE_FOUND_NOT : missing ? ENGINE_LEFT : ENGINE_LEFT_THERE;
+        taken -= left;
+    }
+    return taken;
+}
+
+static bool engine_left_out(const struct engine_want *w, uint32_t i) {
+    return w->leave && w->found[i] >= ENGINE_LEFT;
+}
+
 /* Pin what is there, place what is not. Returns how many of w->expert have a slot now. */
 static uint32_t engine_pin(struct engine *e, const struct engine_want *w, uint32_t *slot) {
     uint32_t n = 0;
     /* Bundles that are there first: placing another one must not evict them. */
     for (uint32_t i = 0; i < w->n; i++) {
-        const int32_t have = slots_find(&e->slots, w->group, (uint32_t)w->expert[i]);
+        const int32_t have = engine_left_out(w, i) ? -1 : slots_find(&e->slots, w->group, (uint32_t)w->expert[i]);
         slot[i] = have < 0 ? UINT32_MAX : (uint32_t)have;
         if (have >= 0) {
             e->slots.slot[have].pins++;
@@ -100,7 +124,7 @@ static uint32_t engine_pin(struct engine *e, const struct engine_want *w, uint32
         }
     }
     for (uint32_t i = 0; i < w->n; i++) {
-        if (slot[i] != UINT32_MAX) {
+        if (slot[i] != UINT32_MAX || engine_left_out(w, i)) {
             continue;
         }
         bool evicted = false;
@@ -227,14 +251,16 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
             break;
         }
         engine_recall(e);
+        const uint32_t taken = engine_leave_out(e, w);
+        assert(taken > 0);
         const struct slot_class *c = &e->slots.classes[e->slots.class_of_group[w->group]];
-        if (w->all && w->n > c->n) {
+        if (w->all && taken > c->n) {
             rc = sluice_fail(err, SLUICE_ERR_BUDGET, "the cache holds %u bundles of this size, %u are needed at once",
-                             c->n, w->n);
+                             c->n, taken);
             break;
         }
         const uint32_t n = engine_pin(e, w, slot);
-        if (n && (!w->all || n == w->n)) {
+        if (n && (!w->all || n == taken)) {
             engine_count_demand(e, w, slot);
             engine_foreseen_done(e);
             for (uint32_t i = 0; i < w->n; i++) {

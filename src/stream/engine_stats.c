@@ -23,6 +23,21 @@ void engine_count_time(struct engine *e, enum engine_phase phase, double stall_s
     pthread_mutex_unlock(&e->lock);
 }
 
+void engine_count_drops(struct engine *e, enum engine_phase phase, uint32_t group, const struct sluice_drop_stats *d) {
+    pthread_mutex_lock(&e->lock);
+    struct sluice_drop_stats *c = &e->phase[phase].drop;
+    c->examined += d->examined;
+    c->dropped += d->dropped;
+    c->substituted += d->substituted;
+    c->experts += d->experts;
+    c->experts_there += d->experts_there;
+    c->avoided_bytes += (d->experts - d->experts_there) * e->bank.groups[group].weight_bytes;
+    c->weight += d->weight;
+    c->dropped_weight += d->dropped_weight;
+    c->substituted_weight += d->substituted_weight;
+    pthread_mutex_unlock(&e->lock);
+}
+
 uint32_t engine_take_queue_max(struct engine *e) {
     pthread_mutex_lock(&e->lock);
     const uint32_t max = e->queue_max;

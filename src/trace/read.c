@@ -313,8 +313,8 @@ static int read_row(struct reader *r) {
         p += i < 7;
     }
     uint64_t dropped = 0;
-    if (r->drops && (*p++ != ',' || !take_number(&p, 1, &dropped))) {
-        return read_fail(r, "dropped is not 0 or 1");
+    if (r->drops && (*p++ != ',' || !take_number(&p, TRACE_COPIED, &dropped))) {
+        return read_fail(r, "dropped is not 0, 1 or 2");
     }
     if (*p) {
         return read_fail(r, "there is something after the last column");
@@ -340,7 +340,7 @@ static int read_row(struct reader *r) {
                                                     .weight = weight,
                                                     .residency = (uint8_t)v[6],
                                                     .bytes = v[7],
-                                                    .dropped = dropped != 0};
+                                                    .dropped = (uint8_t)dropped};
     return SLUICE_OK;
 }
 

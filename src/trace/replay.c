@@ -18,6 +18,10 @@
  * A trace without slot sizes (of another program) is replayed in one pool of bytes, which is how that
  * project's figures came about: LRU over 4000 MiB gives the hits that its phone measured.
  *
+ * Rows that the trace marks as dropped were routed and never asked of the cache: here neither, whatever the policy and
+ * options are. So a trace that was recorded with dropping in force still replays to the engine's counters; what the
+ * lossless run would have read it cannot tell, since the cache, the text and the routing are another's.
+ *
  * Lossy settings leave out rows before they reach the cache: ranks from n_expert_used on; with `drop`
  * in generation what is a miss and has a weight under drop / top-k, but for the token's strongest
  * expert. Weights are what the router gave, over the ranks that are kept. Left-out rows change what
@@ -158,7 +162,7 @@ static bool replay_foretell(struct replay *x, uint32_t class_id) {
             const size_t end = blocks_end(t, first);
             for (size_t i = first; i < end; i++) {
                 const struct trace_row *row = &t->rows[i];
-                if (x->class_of[row->layer] != class_id || (replay_cut_off(x, row) && !x->o->what_if)) {
+                if (x->class_of[row->layer] != class_id || row->dropped || (replay_cut_off(x, row) && !x->o->what_if)) {
                     continue;
                 }
                 const uint32_t b = x->first[row->layer] + row->expert - c->first;
@@ -339,6 +343,9 @@ static void replay_token(struct replay *x, size_t from, size_t to, struct replay
     size_t top = to; /* the strongest of those that n_expert_used keeps */
     for (size_t i = from; i < to; i++) {
         const struct trace_row *row = &x->t->rows[i];
+        if (row->dropped) {
+            continue;
+        }
         all += replay_weight(row);
         if (!replay_cut_off(x, row)) {
             kept += replay_weight(row);
@@ -349,6 +356,9 @@ static void replay_token(struct replay *x, size_t from, size_t to, struct replay
     const double scale = kept > 0 ? all / kept : 1; /* the router spreads its weight over those that are left */
     for (size_t i = from; i < to; i++) {
         const struct trace_row *row = &x->t->rows[i];
+        if (row->dropped) {
+            continue;
+        }
         const uint32_t b = x->first[row->layer] + row->expert;
         const bool missing = !x->there[b];
         bool lost = replay_cut_off(x, row);

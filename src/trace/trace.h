@@ -23,6 +23,13 @@ enum trace_residency {
     TRACE_FORESEEN, /* the same, read ahead of this, its first use */
 };
 
+/* What became of a routed expert. */
+enum trace_dropped {
+    TRACE_KEPT,     /* computed */
+    TRACE_LEFT_OUT, /* left out by a lossy setting */
+    TRACE_COPIED,   /* computed from its copy in the cold model */
+};
+
 /* A layer with experts. */
 struct trace_layer {
     uint32_t number;       /* the model's */
@@ -51,7 +58,8 @@ struct trace_head {
 
 /* One routed expert of one token. */
 struct trace_row {
-    uint64_t bytes;    /* read for it: the expert's bytes in the first row of a batch that misses it, else 0 */
+    uint64_t
+        bytes; /* read for it: the expert's bytes (or its copy's) in the first row of a batch that misses it, else 0 */
     uint32_t turn;     /* of the conversation */
     uint32_t step;     /* position of the token in the context */
     uint32_t layer;    /* index into the head's layers */
@@ -60,7 +68,7 @@ struct trace_row {
     uint16_t slot;     /* rank of the expert in the token's routing, 0: first */
     uint8_t phase;     /* enum trace_phase */
     uint8_t residency; /* enum trace_residency */
-    bool dropped;      /* routed, but left out by a lossy setting */
+    uint8_t dropped;   /* enum trace_dropped: routed, but not computed from the expert itself */
 };
 
 /* A trace in memory. */

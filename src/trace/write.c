@@ -197,7 +197,7 @@ void trace_writer_row(struct trace_writer *w, const struct trace_row *r) {
     *p++ = ',';
     p = put_number(p, r->bytes);
     *p++ = ',';
-    *p++ = r->dropped ? '1' : '0';
+    *p++ = (char)('0' + r->dropped);
     *p++ = '\n';
     w->n = (size_t)(p - w->buffer);
 }

@@ -74,7 +74,7 @@ zero "resident, to itself" --decode --resident
 zero "streaming without a cache" --decode --cache 0
 zero "streaming with a cache that evicts" --decode --cache "${demand}B" --force-cache
 [ "$(value out.txt evictions)" -gt 0 ] || fail "  nothing was evicted"
-zero "all experts but by number" --n-expert-used 2
+zero "all experts but by number" --decode --n-expert-used 2
 eval_shards=("$sluice" eval -m "$WORK/shards-00001-of-00003.gguf" -f text.txt -t 2 --ref decode.ref --decode --json)
 works "the same model in three shards, context and chunks from the reference" "${eval_shards[@]}"
 has out.txt perplexity "$perplexity"

@@ -143,3 +143,18 @@ tight_cache() { # MODEL
 third_cache() { # MODEL
     echo "SLUICE_FORCE_CACHE=1 SLUICE_CACHE=$(($(value_of window_bytes "$("$BIN/sluice-logits" --info "$1")") / 3))B"
 }
+
+# The fixtures are the same for one build of llama.cpp: write them once.
+fixtures() { # sets $archs
+    local stamp
+    archs=$WORK/fixtures
+    stamp=$(stat -L -c '%n %s %Y' "$LLAMA_BIN/test-llama-archs" "$LLAMA_BIN/libllama.so")
+    [ "$(cat "$archs/stamp" 2>/dev/null)" = "$stamp" ] && return
+    rm -rf "$archs"
+    mkdir -p "$archs"
+    "$LLAMA_BIN/test-llama-archs" -o "$archs" >"$archs/log" 2>&1 || {
+        echo "FAIL test-llama-archs: $(last_line "$archs/log")"
+        exit 1
+    }
+    echo "$stamp" >"$archs/stamp"
+}

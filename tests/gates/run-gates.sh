@@ -16,21 +16,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/gates/lib.sh
 . "$here/lib.sh"
 
-# The fixtures are the same for one build of llama.cpp: write them once.
-fixtures() {
-    local stamp
-    archs=$WORK/fixtures
-    stamp=$(stat -L -c '%n %s %Y' "$LLAMA_BIN/test-llama-archs" "$LLAMA_BIN/libllama.so")
-    [ "$(cat "$archs/stamp" 2>/dev/null)" = "$stamp" ] && return
-    rm -rf "$archs"
-    mkdir -p "$archs"
-    "$LLAMA_BIN/test-llama-archs" -o "$archs" >"$archs/log" 2>&1 || {
-        echo "FAIL test-llama-archs: $(last_line "$archs/log")"
-        exit 1
-    }
-    echo "$stamp" >"$archs/stamp"
-}
-
 gate_archs() {
     local name tensors listed=0 due="" info unused="" seen=" " expect f
     fixtures

@@ -5,8 +5,8 @@
  * most reach the end of the file. A failure is sticky: after the first one all reads return zeros,
  * so a caller may check once after a group of reads.
  */
-#ifndef SLUICE_RUNNER_GGUF_READER_H
-#define SLUICE_RUNNER_GGUF_READER_H
+#ifndef SLUICE_GGUF_READER_H
+#define SLUICE_GGUF_READER_H
 
 #include <stdbool.h>
 #include <stddef.h>

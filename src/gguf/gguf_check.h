@@ -4,8 +4,8 @@
  * The only thing it promises: after sluice_gguf_check succeeded, every count, string and tensor of
  * every shard lies inside its file. See gguf_check.c for why that is worth a second parser.
  */
-#ifndef SLUICE_RUNNER_GGUF_CHECK_H
-#define SLUICE_RUNNER_GGUF_CHECK_H
+#ifndef SLUICE_GGUF_CHECK_H
+#define SLUICE_GGUF_CHECK_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ int sluice_gguf_check(const char *path, struct sluice_gguf **out, struct sluice_
 /* Free what sluice_gguf_check made. NULL is fine. */
 void sluice_gguf_free(struct sluice_gguf *g);
 
-/* Put a formatted message into *err (which may be NULL) and return `status`. Used by all of runner/. */
+/* Put a formatted message into *err (which may be NULL) and return `status`. Used by all of runner/ too. */
 int sluice_error_set(struct sluice_error *err, enum sluice_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -15,7 +15,7 @@
  *
  * The layout of the format is described at the top of ggml's gguf.h.
  */
-#include "runner/gguf_check.h"
+#include "gguf/gguf_check.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 
 #include "ggml.h"
 #include "gguf.h"
-#include "runner/gguf_reader.h"
+#include "gguf/gguf_reader.h"
 
 enum {
     KV_BYTES_MIN = 8 + 1 + 4 + 1,         /* the shortest key-value pair */

@@ -4,7 +4,7 @@
  * Uses pread and not stdio or mmap: a file that shrinks under a mapping kills the process with
  * SIGBUS, and this module exists so that a bad file never does that.
  */
-#include "runner/gguf_reader.h"
+#include "gguf/gguf_reader.h"
 
 #include <errno.h>
 #include <string.h>
