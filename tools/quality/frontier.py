@@ -24,6 +24,7 @@ FIELDS = [
     "method", "cache_mib", "drop", "renorm", "reproducible", "experts", "file", "chunks", "tokens", "perplexity",
     "perplexity_se", "log_ratio", "log_ratio_se", "kl", "kl_se", "kl_median", "kl_99", "kl_99_se", "kl_max", "same_top",
     "same_top_se", "mib_per_token", "read_bytes", "hit_rate", "dropped_share", "dropped_weight", "substituted_share",
+    "substituted_weight",
 ]
 KEY = ["method", "cache_mib", "drop", "renorm", "reproducible", "experts", "file"]
 FS = ["0.25", "0.5", "0.75", "1"]
@@ -43,9 +44,9 @@ def grid(args):
         rows += [row("drop", c, f, renorm, reproducible) for renorm in ("on", "off") for f in FS]
     rows += [row("whole", c, file=f) for f in args.whole]
     rows.append(row("lossless", other))
-    rows += [row("drop", other, f, "on", "no") for f in FS]
-    for f in args.cold:
-        rows += [row("cold", c, x, "on", r, file=f) for r in ("no", "yes") for x in FS]
+    rows += [row("drop", other, f, "off", "no") for f in FS]
+    for f in args.cold:  # nothing is left out there that could be renormalised
+        rows += [row("cold", c, x, "off", r, file=f) for r in ("no", "yes") for x in FS]
     return rows
 
 
@@ -78,8 +79,8 @@ def fill(r, o):
     r = dict(r, chunks=o["chunks"], tokens=o["tokens_scored"], perplexity=o["perplexity"],
              perplexity_se=o["perplexity"] * o["log_perplexity"]["standard_error_by_chunk"],
              mib_per_token=e["mib_per_token"], read_bytes=e["read_bytes"], hit_rate=e["hit_rate"],
-             dropped_share=drop.get("dropped_share", 0), dropped_weight=drop.get("dropped_weight_share", 0),
-             substituted_share=drop.get("substituted_share", 0))
+             **{k + "_share": drop.get(k, 0) / (drop.get("examined") or 1) for k in ("dropped", "substituted")},
+             **{k: drop.get(k, 0) / (drop.get("weight") or 1) for k in ("dropped_weight", "substituted_weight")})
     if ref:
         r.update(log_ratio=ref["log_perplexity_ratio"]["mean"],
                  log_ratio_se=ref["log_perplexity_ratio"]["standard_error_by_chunk"], kl=ref["kl"]["mean"],
@@ -126,8 +127,8 @@ def speed(args):
     """Tokens per second of some settings, direct reads, in turns: ratios to the lossless run of the same round."""
     c = str(args.cache)
     rows = [row("lossless", c), row("experts", c, experts=str(args.top_k - 1)), row("experts", c, experts=str(args.top_k // 2))]
-    rows += [row("drop", c, f, "on", r) for r in ("no", "yes") for f in FS]
-    rows += [row("cold", c, f, "on", "no", file=x) for x in args.cold for f in FS]
+    rows += [row("drop", c, f, "off", r) for r in ("no", "yes") for f in FS]
+    rows += [row("cold", c, f, "off", "no", file=x) for x in args.cold for f in FS]
     rates = [[] for _ in rows]
     for _ in range(args.rounds):
         for i, r in enumerate(rows):
@@ -140,7 +141,9 @@ def speed(args):
             ratios = sorted(a / b for a, b in zip(rate, rates[0]))
             out.writerow(list(key(r)) + ["%.1f" % sorted(rate)[len(rate) // 2], "%.3f" % ratios[len(ratios) // 2],
                                          "%.3f" % ratios[0], "%.3f" % ratios[-1]])
-    print(open(args.csv, encoding="utf-8").read())
+    print("| setting | tokens per second | of lossless | lowest..highest of %d rounds |\n| --- | --- | --- | --- |" % args.rounds)
+    for r in read_csv(args.csv):
+        print("| %s | %s | %s | %s..%s |" % (name(r), r["tokens_per_second"], r["ratio"], r["ratio_low"], r["ratio_high"]))
 
 
 def name(r):
@@ -164,14 +167,16 @@ def tables(args):
     base = {r["cache_mib"]: float(r["mib_per_token"]) for r in rows if r["method"] == "lossless"}
     for cache in base:
         print("\nCache %s MiB:\n" % cache)
-        print("| setting | MiB per token | reads avoided % | routings given up % | their weight % | perplexity | ln ratio | KL mean | KL 99 % | KL max | same top token % |")
+        print("| setting | MiB per token | bytes avoided % | routings given up % | their weight % | perplexity | ln ratio | KL mean |"
+              " KL 99 % | KL max | same top token % |")
         print("| --- " * 11 + "|")
         for r in rows:
             if r["cache_mib"] != cache:
                 continue
-            given = float(r["dropped_share"]) + float(r["substituted_share"] or 0)
+            given = float(r["dropped_share"]) + float(r["substituted_share"])
+            weight = float(r["dropped_weight"]) + float(r["substituted_weight"])
             cells = [name(r), "%.3f" % float(r["mib_per_token"]), "%.1f" % (100 - 100 * float(r["mib_per_token"]) / base[cache]),
-                     "%.1f" % (100 * given), "%.1f" % (100 * float(r["dropped_weight"])), "%.4f" % float(r["perplexity"]),
+                     "%.1f" % (100 * given), "%.1f" % (100 * weight), "%.4f" % float(r["perplexity"]),
                      with_se(r["log_ratio"], r["log_ratio_se"], 4), with_se(r["kl"], r["kl_se"], 4),
                      "%.3f" % float(r["kl_99"]), "%.2f" % float(r["kl_max"]),
                      with_se(100 * float(r["same_top"]), 100 * float(r["same_top_se"]), 2)]
@@ -180,10 +185,10 @@ def tables(args):
 
 STYLE = {  # series: colour, dash, marker
     "fewer experts per token": ("#666666", "", "square"),
-    "drop": ("#1f6fb4", "", "circle"),
-    "drop, no renorm": ("#1f6fb4", "5 3", "open"),
-    "drop, reproducible": ("#d9822b", "", "circle"),
-    "drop, reproducible, no renorm": ("#d9822b", "5 3", "open"),
+    "drop, renorm on": ("#1f6fb4", "5 3", "open"),
+    "drop, renorm off": ("#1f6fb4", "", "circle"),
+    "drop, renorm on, reproducible": ("#d9822b", "5 3", "open"),
+    "drop, renorm off, reproducible": ("#d9822b", "", "circle"),
     "cold model": ("#2a8f57", "", "diamond"),
     "cold model, reproducible": ("#2a8f57", "5 3", "diamond"),
     "whole model quantised": ("#a13fa1", "", "square"),
@@ -192,7 +197,7 @@ STYLE = {  # series: colour, dash, marker
 
 def series(r):
     if r["method"] == "drop":
-        return "drop" + (", reproducible" if r["reproducible"] == "yes" else "") + (", no renorm" if r["renorm"] == "off" else "")
+        return "drop, renorm " + r["renorm"] + (", reproducible" if r["reproducible"] == "yes" else "")
     if r["method"] == "cold":
         return "cold model" + (", reproducible" if r["reproducible"] == "yes" else "")
     return {"experts": "fewer experts per token", "whole": "whole model quantised"}[r["method"]]
@@ -241,7 +246,7 @@ def plot(args):
     out.append('<text transform="translate(18 %.1f) rotate(-90)" text-anchor="middle">mean KL divergence, nats per token</text>' % ((top + height - bottom) / 2))
     out.append('<path d="M%.1f %dV%d" stroke="black" stroke-dasharray="2 3"/>' % (px(lossless), top, height - bottom))
     out.append('<text transform="translate(%.1f %d) rotate(-90)" font-size="11">lossless: KL 0</text>' % (px(lossless) - 5, top + 95))
-    legend = top + 12
+    legend = height - bottom - 12 - 17 * (len({series(r) for r in rows}) - 1)
     for label, (colour, dash, shape) in STYLE.items():
         points = sorted(((float(r["mib_per_token"]), float(r["kl"]), float(r["kl_se"]), r) for r in rows if series(r) == label),
                         key=lambda p: p[0])
@@ -255,10 +260,12 @@ def plot(args):
             out.append('<path d="M%.1f %.1fV%.1f" stroke="%s"/>' % (px(x), py(low), py(kl + se), colour))
             out.append(mark(shape, px(x), py(kl), colour))
             text = {"experts": "K " + r["experts"], "whole": os.path.splitext(r["file"])[0]}.get(r["method"])
-            if r["method"] == "cold" and r["reproducible"] == "no" or r["method"] == "drop" and r["renorm"] == "on" and r["reproducible"] == "no":
+            if r["method"] == "cold" and r["reproducible"] == "no" or r["method"] == "drop" and r["renorm"] == "off" and r["reproducible"] == "no":
                 text = "F " + r["drop"]
             if text:
-                out.append('<text x="%.1f" y="%.1f" font-size="11" fill="%s">%s</text>' % (px(x) + 7, py(kl) - 5, colour, text))
+                below = r["method"] in ("drop", "cold")
+                out.append('<text x="%.1f" y="%.1f" font-size="11" fill="%s" text-anchor="%s">%s</text>' % (
+                    px(x) + (-7 if below else 7), py(kl) + (13 if below else -5), colour, "end" if below else "start", text))
         out.append('<path d="M%d %dh26" stroke="%s" stroke-width="1.5" stroke-dasharray="%s"/>' % (left + 12, legend, colour, dash or "none"))
         out.append(mark(shape, left + 25, legend, colour))
         out.append('<text x="%d" y="%d">%s</text>' % (left + 45, legend + 4, label))
