@@ -265,6 +265,7 @@ struct sluice_step {
     double other_s;          /* outside of sluice's backend: attention, routers, output head */
     double bookkeeping_s;    /* in sluice's backend: routing, locks, making graphs, gathering rows */
     uint64_t read_bytes;     /* bytes read from disk, alignment included */
+    uint64_t cold_bytes;     /* of those, from the cold model's file */
     uint64_t reads;          /* read requests completed */
     uint64_t routed;         /* distinct experts asked for, summed over blocks */
     uint64_t hits;           /* as in sluice_phase_stats, and the next three */

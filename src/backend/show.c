@@ -40,6 +40,7 @@ static void show_add(struct stat_data *d, const struct sluice_step *s) {
     t->cpu_s += s->cpu_s;
     t->examined += s->drop.examined;
     t->dropped += s->drop.dropped;
+    t->substituted += s->drop.substituted;
     t->avoided_bytes += s->drop.avoided_bytes;
     t->weight += s->drop.weight;
     t->dropped_weight += s->drop.dropped_weight;

@@ -47,11 +47,13 @@ static void step_drops(const struct sluice_drop_stats *a, const struct sluice_dr
                        struct sluice_drop_stats *out) {
     out->examined += b->examined - a->examined;
     out->dropped += b->dropped - a->dropped;
+    out->substituted += b->substituted - a->substituted;
     out->experts += b->experts - a->experts;
     out->experts_there += b->experts_there - a->experts_there;
     out->avoided_bytes += b->avoided_bytes - a->avoided_bytes;
     out->weight += b->weight - a->weight;
     out->dropped_weight += b->dropped_weight - a->dropped_weight;
+    out->substituted_weight += b->substituted_weight - a->substituted_weight;
 }
 
 /* What the process counted since the last step ended, any step. */
@@ -73,6 +75,7 @@ static void step_count(struct step_log *log, struct sluice_step *out) {
         out->miss_bytes += b[i]->miss_bytes - a[i]->miss_bytes;
         step_drops(&a[i]->drop, &b[i]->drop, &out->drop);
     }
+    out->cold_bytes = now.cold.read_bytes - log->last.cold.read_bytes;
     out->evictions = now.evictions - log->last.evictions;
     out->submits = now.submits - log->last.submits;
     if (out->submits) {

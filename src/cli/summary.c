@@ -30,11 +30,13 @@ static struct sluice_drop_stats drops(const struct sluice_drop_stats *a, const s
     return (struct sluice_drop_stats){
         .examined = a->examined + s * b->examined,
         .dropped = a->dropped + s * b->dropped,
+        .substituted = a->substituted + s * b->substituted,
         .experts = a->experts + s * b->experts,
         .experts_there = a->experts_there + s * b->experts_there,
         .avoided_bytes = a->avoided_bytes + s * b->avoided_bytes,
         .weight = a->weight + sign * b->weight,
         .dropped_weight = a->dropped_weight + sign * b->dropped_weight,
+        .substituted_weight = a->substituted_weight + sign * b->substituted_weight,
     };
 }
 
@@ -116,7 +118,15 @@ void cli_phase_print(FILE *out, const char *name, const struct cli_phase *p, boo
     }
     fputc('\n', out);
     const struct sluice_drop_stats *d = &p->counted.drop;
-    if (streaming && d->examined) {
+    if (streaming && d->substituted) {
+        fprintf(out,
+                "  %-12scopies for %" PRIu64 " of %" PRIu64
+                " routings (%.1f %%), %.2f %% of the weight, %.1f MiB of experts not "
+                "read, %.1f MiB of copies read\n",
+                "", d->substituted, d->examined, 100 * ratio((double)d->substituted, (double)d->examined),
+                100 * ratio(d->substituted_weight, d->weight), (double)d->avoided_bytes / MIB,
+                (double)p->times.sum.cold_bytes / MIB);
+    } else if (streaming && d->examined) {
         fprintf(out,
                 "  %-12sdropped %" PRIu64 " of %" PRIu64
                 " routings (%.1f %%), %.2f %% of the weight, %.1f MiB not read\n",
@@ -163,6 +173,8 @@ void cli_summary_print(const struct cli_report *r, FILE *out) {
 static json_t *drop_json(const struct sluice_drop_stats *d) {
     json_t *o = json_object();
     const bool ok = cli_json_count(o, "examined", d->examined) && cli_json_count(o, "dropped", d->dropped) &&
+                    cli_json_count(o, "substituted", d->substituted) &&
+                    cli_json_put(o, "substituted_weight", json_real(d->substituted_weight)) &&
                     cli_json_put(o, "dropped_share", json_real(ratio((double)d->dropped, (double)d->examined))) &&
                     cli_json_put(o, "weight", json_real(d->weight)) &&
                     cli_json_put(o, "dropped_weight", json_real(d->dropped_weight)) &&
@@ -183,11 +195,11 @@ json_t *cli_phase_json(const struct cli_phase *p, bool streaming) {
               cli_json_count(o, "minor_faults", t->minor_faults) &&
               cli_json_count(o, "major_faults", t->major_faults) && cli_json_put(o, "cpu_seconds", json_real(t->cpu_s));
     if (streaming) {
-        ok = ok && cli_json_count(o, "read_bytes", c->read_bytes) && cli_json_count(o, "reads", c->reads) &&
-             cli_json_put(o, "mib_per_token", json_real(mib_per_token(p))) && cli_json_count(o, "routed", c->routed) &&
-             cli_json_count(o, "hits", c->hits) && cli_json_count(o, "misses", c->misses) &&
-             cli_json_count(o, "hit_bytes", c->hit_bytes) && cli_json_count(o, "miss_bytes", c->miss_bytes) &&
-             cli_json_put(o, "hit_rate", json_real(hit_rate(p))) &&
+        ok = ok && cli_json_count(o, "read_bytes", c->read_bytes) && cli_json_count(o, "cold_bytes", t->cold_bytes) &&
+             cli_json_count(o, "reads", c->reads) && cli_json_put(o, "mib_per_token", json_real(mib_per_token(p))) &&
+             cli_json_count(o, "routed", c->routed) && cli_json_count(o, "hits", c->hits) &&
+             cli_json_count(o, "misses", c->misses) && cli_json_count(o, "hit_bytes", c->hit_bytes) &&
+             cli_json_count(o, "miss_bytes", c->miss_bytes) && cli_json_put(o, "hit_rate", json_real(hit_rate(p))) &&
              cli_json_put(o, "wait_seconds", json_real(c->stall_s)) &&
              cli_json_put(o, "expert_compute_seconds", json_real(c->compute_s)) &&
              cli_json_put(o, "bookkeeping_seconds", json_real(t->bookkeeping_s)) &&

@@ -23,6 +23,7 @@ void cli_times_add(struct cli_times *t, const struct sluice_step *step) {
     s->expert_s += step->expert_s;
     s->other_s += step->other_s;
     s->bookkeeping_s += step->bookkeeping_s;
+    s->cold_bytes += step->cold_bytes;
     s->evictions += step->evictions;
     s->minor_faults += step->minor_faults;
     s->major_faults += step->major_faults;

@@ -158,7 +158,11 @@ int top_page(const struct top_process *p, double now, int width, int rows, bool 
         a->tokens, b->tokens, (double)d->read_bytes / 1e9,
         100 * ratio((double)d->hits, (double)d->hits + (double)d->misses), a->evictions + b->evictions);
     const double examined = (double)(a->examined + b->examined);
-    if (examined > 0) {
+    if (a->substituted + b->substituted) {
+        add(&page, "copies   for %.1f %% of the routings examined, %.2f GB of experts not read",
+            100 * ratio((double)(a->substituted + b->substituted), examined),
+            (double)(a->avoided_bytes + b->avoided_bytes) / 1e9);
+    } else if (examined > 0) {
         add(&page, "dropped  %.1f %% of the routings examined, %.1f %% of their weight, %.2f GB not read",
             100 * ratio((double)(a->dropped + b->dropped), examined),
             100 * ratio(a->dropped_weight + b->dropped_weight, a->weight + b->weight),

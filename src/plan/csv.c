@@ -33,7 +33,7 @@
 #define CSV_HEADER                                                                                                     \
     "step,phase,tokens,wall_s,stall_s,expert_s,other_s,bookkeeping_s,read_bytes,reads,routed,hits,misses,hit_bytes,"   \
     "miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s,examined,dropped,avoided_bytes,weight," \
-    "dropped_weight\n"
+    "dropped_weight,substituted,cold_bytes\n"
 
 struct csv {
     FILE *file;    /* where to */
@@ -112,6 +112,7 @@ void csv_settings(struct csv *c, const struct sluice_settings *s, const struct s
     csv_fact(c, "drop_renorm", "%d", s->drop_renorm);
     csv_fact(c, "drop_in_prefill", "%d", s->drop_in_prefill);
     csv_fact(c, "drop_reproducible", "%d", s->drop_reproducible);
+    csv_fact(c, "cold_model", "%s", s->cold_model[0] ? s->cold_model : "none");
     csv_fact(c, "kernel", "%s", s->reference_kernel ? "reference" : "fused");
 }
 
@@ -152,6 +153,7 @@ int csv_row(struct csv *c, const struct sluice_step *s, struct sluice_error *err
     fprintf(c->file, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, s->drop.examined, s->drop.dropped, s->drop.avoided_bytes);
     csv_real(c, s->drop.weight);
     csv_real(c, s->drop.dropped_weight);
+    fprintf(c->file, ",%" PRIu64 ",%" PRIu64, s->drop.substituted, s->cold_bytes);
     fputc('\n', c->file);
     if (fflush(c->file) || ferror(c->file)) {
         return csv_fail(c, err);

@@ -32,7 +32,7 @@ struct stat_sums {
     uint64_t hit_bytes, miss_bytes;                           /* bytes */
     uint64_t evictions, minor_faults, major_faults;           /* counts */
     double cpu_s;                                             /* seconds */
-    uint64_t examined, dropped, avoided_bytes;                /* see sluice_drop_stats, and the next two */
+    uint64_t examined, dropped, substituted, avoided_bytes;   /* see sluice_drop_stats, and the next two */
     double weight, dropped_weight;                            /* sums of router weights */
 };
 

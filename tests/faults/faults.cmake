@@ -8,7 +8,7 @@ if(NOT SLUICE_SANITIZE)
     add_executable(faults-layout ${CMAKE_CURRENT_LIST_DIR}/layout.c)
     target_link_libraries(faults-layout PRIVATE sluice_options llama_ggml)
     file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/faults)
-    foreach(what harmless fatal run)
+    foreach(what harmless fatal cold run)
         add_test(NAME faults-${what} COMMAND bash ${CMAKE_CURRENT_LIST_DIR}/run-faults.sh ${what})
         # The timeout only ends a hang. Two processors: the programs compute with two threads.
         set_tests_properties(faults-${what} PROPERTIES LABELS faults TIMEOUT 1800 PROCESSORS 2

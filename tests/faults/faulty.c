@@ -20,6 +20,7 @@
  *   FAULTY_COUNT=N   spoil at most N reads (no limit)
  *   FAULTY_EVERY=N   of the others spoil every Nth (1)
  *   FAULTY_DIRECT=1  spoil direct reads only
+ *   FAULTY_FILE=TEXT see only reads of files whose path ends so (any *.gguf)
  *   FAULTY_LOG=FILE  append "reads N direct N faults N" at the end, so that a test can see that there were faults
  *
  * A test that injects nothing passes too easily, hence the log.
@@ -42,6 +43,7 @@
 
 static struct {
     const char *mode;                             /* FAULTY_MODE, "none" when unset */
+    const char *file;                             /* FAULTY_FILE, ".gguf" when unset */
     unsigned long after, count, every;            /* see above */
     unsigned long long size;                      /* FAULTY_SIZE */
     bool direct_only;                             /* FAULTY_DIRECT */
@@ -56,8 +58,9 @@ static unsigned long number(const char *name, unsigned long otherwise) {
 }
 
 __attribute__((constructor)) static void faulty_start(void) {
-    const char *mode = getenv("FAULTY_MODE"), *size = getenv("FAULTY_SIZE");
+    const char *mode = getenv("FAULTY_MODE"), *size = getenv("FAULTY_SIZE"), *file = getenv("FAULTY_FILE");
     faulty.mode = mode ? mode : "none";
+    faulty.file = file ? file : ".gguf";
     faulty.after = number("FAULTY_AFTER", 0);
     faulty.count = number("FAULTY_COUNT", ULONG_MAX);
     faulty.every = number("FAULTY_EVERY", 1);
@@ -82,14 +85,14 @@ __attribute__((destructor)) static void faulty_end(void) {
 bool faulty_is_model(int fd, char path[PATH_MAX], bool *direct) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    const ssize_t n = readlink(link, path, PATH_MAX - 1);
-    if (n < 5) {
+    const ssize_t n = readlink(link, path, PATH_MAX - 1), tail = (ssize_t)strlen(faulty.file);
+    if (n < tail) {
         return false;
     }
     path[n] = 0;
     const int flags = fcntl(fd, F_GETFL);
     *direct = flags >= 0 && (flags & O_DIRECT);
-    return strcmp(path + n - 5, ".gguf") == 0;
+    return strcmp(path + n - tail, faulty.file) == 0;
 }
 
 static bool mode_is(const char *mode) {

@@ -4,6 +4,7 @@
 #   harmless  short reads, EINTR, wrong bytes from direct reads, direct I/O refused: the same logits
 #   fatal     EIO, an early end, a file cut while it runs: the run fails, says which file, offset and
 #             tensor, and what was written before is right
+#   cold      the same in the file of a cold model, while the model's own is read without faults
 #   run       the same through the `sluice run` command
 #
 # Environment: BIN (our programs), LLAMA_SRC (llama.cpp's source, for a vocabulary), WORK (to write in).
@@ -210,6 +211,59 @@ fatal() {
     done
 }
 
+# ---- in a cold model's file --------------------------------------------------------------------
+
+# Settings that substitute reproducibly, so that what was written before a fault can be compared.
+cold_failed() { # LABEL "FAULTY_X=..." "SLUICE_X=..." REASON
+    local bad="" size row=$((256 * 4))
+    logits "FAULTY_FILE=/cold.gguf $2" "$lossy $3" "$model"
+    [ $rc -ne 0 ] && [ $rc -lt 128 ] || bad="; exit $rc"
+    [ "$(logged faults)" -gt 0 ] || bad="$bad; no fault was injected"
+    grep -E "^sluice: $dir/cold.gguf: reading (expert [0-9]+ of )?tensor blk\.[0-2]\.ffn_(gate|up|down)_exps\.weight (at offset [0-9]+ )?failed: $4" \
+        "$dir/err" >/dev/null || bad="$bad; does not say where and why: $(grep '^sluice' "$dir/err")"
+    size=$(stat -c %s "$dir/got" 2>/dev/null || echo 0)
+    [ "$size" -lt "$(stat -c %s "$dir/base")" ] || bad="$bad; logits of all steps were written"
+    [ "$size" -eq 0 ] || cmp -s -n "$size" "$dir/got" "$dir/base" || bad="$bad; wrong logits were written"
+    [ -z "$bad" ] && ok "$1 [$3] after $((size / row)) rows" || fail "$1 [$3]${bad/;/:}"
+}
+
+cold() {
+    local settings n first
+    shape=(--layers 3 --experts 16 --top-k 3 --noise 3)
+    make_model
+    "$bin/sluice-mkmoe" --out "$dir/cold.gguf" --vocab 256 "${shape[@]}" --type-gate-up Q2_K --type-down Q3_K >"$dir/log" 2>&1 ||
+        die "sluice-mkmoe: $(cat "$dir/log")"
+    cp "$dir/cold.gguf" "$dir/whole.gguf"
+    lossy="$third SLUICE_DROP_COLD_EXPERTS=1 SLUICE_DROP_REPRODUCIBLE=1 SLUICE_COLD_MODEL=$dir/cold.gguf"
+    run=(--prefill 24 --decode 40)
+    logits "FAULTY_FILE=/cold.gguf FAULTY_MODE=none" "$lossy SLUICE_DROP_COLD_EXPERTS=0" "$model"
+    [ $rc -eq 0 ] || die "run without faults, off: $(tail -n 1 "$dir/err")"
+    first=$(logged reads) # those by which the file is looked at
+    for settings in "" SLUICE_KERNEL=reference SLUICE_DIRECT_IO=0 ${uring:+SLUICE_IO=uring}; do
+        logits "FAULTY_FILE=/cold.gguf FAULTY_MODE=none" "$lossy $settings" "$model"
+        [ $rc -eq 0 ] || die "run without faults: $(tail -n 1 "$dir/err")"
+        [ "$(logged reads)" -gt $((first + 20)) ] || die "only $(logged reads) reads are seen, $first of them at first"
+        reads=$(logged reads)
+        cp "$dir/got" "$dir/base"
+        for n in $((first + 2)) $(((first + reads) / 2)) $((reads - 2)); do
+            cold_failed "EIO at read $n of $reads" "FAULTY_MODE=eio FAULTY_AFTER=$n" "$settings" "Input/output error"
+            cold_failed "the file ends at read $n of $reads" "FAULTY_MODE=end FAULTY_AFTER=$n" "$settings" "the file ended early"
+            cold_failed "cut at read $n of $reads" "FAULTY_MODE=truncate FAULTY_SIZE=4096 FAULTY_AFTER=$n FAULTY_COUNT=1" "$settings" \
+                "the file ended early"
+            cp "$dir/whole.gguf" "$dir/cold.gguf"
+        done
+        logits "FAULTY_FILE=/cold.gguf FAULTY_MODE=short FAULTY_AFTER=$first FAULTY_EVERY=2" "$lossy $settings" "$model"
+        [ $rc -eq 0 ] && [ "$(logged faults)" -gt 0 ] && cmp -s "$dir/got" "$dir/base" && ok "short reads [$settings]" ||
+            fail "short reads [$settings] exit $rc"
+    done
+    # While the file is looked at. Its headers are read first, then it is tried for direct reading, then compared.
+    for n in 0 1 $((first - 2)); do
+        logits "FAULTY_FILE=/cold.gguf FAULTY_MODE=eio FAULTY_AFTER=$n" "$lossy" "$model"
+        [ $rc -eq 1 ] && [ "$(logged faults)" -gt 0 ] && grep -q "^sluice: .*cold.gguf: .*Input/output error" "$dir/err" &&
+            ok "EIO at read $n, while it is looked at" || fail "EIO at read $n, while it is looked at: exit $rc: $(tail -n 1 "$dir/err")"
+    done
+}
+
 # ---- through the command ---------------------------------------------------------------------
 
 command_run() { # "FAULTY_X=..." MODEL CACHE
@@ -263,9 +317,10 @@ through_the_command() {
 case ${1:-} in
 harmless) harmless ;;
 fatal) fatal ;;
+cold) cold ;;
 run) through_the_command ;;
 *)
-    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

@@ -75,8 +75,8 @@ gate_archs() {
     local name tensors tight
     fixtures
     while read -r name tensors; do
-        # llama4 weights its experts' input: nothing is ever given up
-        case $name in '' | '#'* | models | unused | llama4-moe) continue ;; esac
+        # llama4 weights its experts' input: nothing is ever given up. All these tokens of laguna pick the same two experts.
+        case $name in '' | '#'* | models | unused | llama4-moe | laguna-moe) continue ;; esac
         model=$archs/$name.gguf
         tight=$(tight_cache "$model")
         cp "$model" "$dir/copy.gguf"
@@ -95,6 +95,7 @@ gate_archs() {
 # A model and cold models of it: the same weights, made again with other types (values follow from the seed).
 shape="--ff 256 --misalign 32"
 cold_models() { # OPTIONS...
+    resident_key= # the models are others now, though their names are not
     # shellcheck disable=SC2086
     mkmoe q2 $shape "$@" --type-gate-up Q2_K --type-down Q2_K && mkmoe mixed $shape "$@" --type-gate-up IQ2_XXS --type-down Q3_K &&
         mkmoe shards $shape "$@" --type-gate-up Q3_K --type-down Q2_K --shards 3 && mkmoe main $shape "$@" && cp "$model" "$dir/copy.gguf"
