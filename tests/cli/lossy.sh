@@ -26,10 +26,10 @@ cmp -s out.txt plain.txt && ok "  same text" || fail "  another text"
 expect "  lossless" err.txt ', lossless$'
 works "below every weight" "${run[@]}" --drop-cold-experts 0.000000001
 cmp -s out.txt plain.txt && ok "  same text" || fail "  another text"
-expect "  is said" err.txt ', lossy: drop cold experts below 1e-09/k, renormalised, not reproducible$'
+expect "  is said" err.txt ', lossy: drop cold experts below 1e-09/k, not renormalised, not reproducible$'
 expect "  and counted" err.txt ' dropped 0 of [1-9][0-9]* routings \(0\.0 %\), 0\.00 % of the weight, 0\.0 MiB not read$'
-works "half" "${run[@]}" --drop-cold-experts 0.5 --drop-renorm off --drop-in-prefill
-expect "  is said" err.txt ', lossy: drop cold experts below 0\.50/k, prompts too, not renormalised, not reproducible$'
+works "half" "${run[@]}" --drop-cold-experts 0.5 --drop-renorm on --drop-in-prefill
+expect "  is said" err.txt ', lossy: drop cold experts below 0\.50/k, prompts too, renormalised, not reproducible$'
 expect "  with a warning: 4 experts a token" err.txt '^sluice run: warning: .* 4 experts per token'
 
 # The same counts everywhere, and in reach of each other.
@@ -75,7 +75,7 @@ done
 SLUICE_KERNEL=reference text --drop-cold-experts 1 --drop-reproducible >got.txt
 cmp -s got.txt base.txt && ok "reproducible, reference kernel" || fail "reproducible, reference kernel: another text"
 works "is said" "${run[@]}" --drop-cold-experts 1 --drop-reproducible
-expect "  in the mode line" err.txt ', renormalised, reproducible for this size of cache$'
+expect "  in the mode line" err.txt ', not renormalised, reproducible for this size of cache$'
 
 # A conversation: the first answer again after another turn was answered and forgotten.
 printf 'Who was Vera?\n/clear\nWhere is the mill?\nAnd then?\n/clear\nWho was Vera?\n' |

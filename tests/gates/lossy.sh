@@ -173,8 +173,8 @@ gate_shapes() {
         --prefill 300 --ubatch 64 --decode 8 "$model"
     expect "long prompt in parts" got "$third $drop=1 SLUICE_DROP_IN_PREFILL=1 SLUICE_DROP_REPRODUCIBLE=1 SLUICE_KERNEL=reference" \
         "same=base" --prefill 300 --ubatch 64 --decode 8 "$model"
-    expect "not renormalised" got "$third $drop=1 SLUICE_DROP_REPRODUCIBLE=1 SLUICE_DROP_RENORM=off" "dropped" --decode 24 "$model"
-    expect "renormalised" base "$third $drop=1 SLUICE_DROP_REPRODUCIBLE=1" "dropped other=got" --decode 24 "$model"
+    expect "not renormalised" got "$third $drop=1 SLUICE_DROP_REPRODUCIBLE=1" "dropped" --decode 24 "$model"
+    expect "renormalised" base "$third $drop=1 SLUICE_DROP_REPRODUCIBLE=1 SLUICE_DROP_RENORM=on" "dropped other=got" --decode 24 "$model"
     # Changed budgets and crowds: not reproducible, but finite and by the rules.
     for io in pread uring; do # a cache switched off meanwhile as well
         expect "budgets, $io" got "$third $drop=1 SLUICE_IO=$io" "examined" --decode 48 --resize 5 "$model"

@@ -171,7 +171,7 @@ static void test_default(void **state) {
     assert_true(s.publish);
     assert_false(s.reference_kernel);
     assert_true(s.drop_cold_experts == 0);
-    assert_true(s.drop_renorm);
+    assert_false(s.drop_renorm);
     assert_false(s.drop_in_prefill);
     assert_false(s.drop_reproducible);
 }
