@@ -118,7 +118,9 @@ static void print_phase(FILE *out, const char *name, const struct cli_phase *p, 
     fputc('\n', out);
     const struct sluice_drop_stats *d = &p->counted.drop;
     if (streaming && d->examined) {
-        fprintf(out, "  %-12sdropped %" PRIu64 " of %" PRIu64 " routings (%.1f %%), %.2f %% of the weight, %.1f MiB not read\n",
+        fprintf(out,
+                "  %-12sdropped %" PRIu64 " of %" PRIu64
+                " routings (%.1f %%), %.2f %% of the weight, %.1f MiB not read\n",
                 "", d->dropped, d->examined, 100 * ratio((double)d->dropped, (double)d->examined),
                 100 * ratio(d->dropped_weight, d->weight), (double)d->avoided_bytes / MIB);
     }

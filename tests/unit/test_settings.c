@@ -475,7 +475,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_locale),
-        cmocka_unit_test(test_check), cmocka_unit_test(test_default),
+        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_default),
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_bad_values),
         cmocka_unit_test_setup_teardown(test_environment, clear_environment, clear_environment),
