@@ -58,6 +58,25 @@ for policy in cycle lru; do
 done
 [ "$evicted" -gt 1000 ] || fail "next to nothing was evicted: $evicted"
 
+# With experts left out: dropped rows are in the trace, the cache was never asked for them, and the replay is equal still.
+for settings in "--drop-cold-experts 1" "--drop-cold-experts 0.6 --cache-policy lru" \
+    "--drop-cold-experts 1 --drop-reproducible" "--drop-cold-experts 1 --drop-in-prefill"; do
+    policy=cycle
+    case $settings in *lru*) policy=lru ;; esac
+    # shellcheck disable=SC2086 # words
+    works "run $settings" "$sluice" run -m "$demo" -t 2 -c 512 -p "There was once a baker" -n 24 --seed 3 --cache 3MiB --force-cache \
+        --ubatch 3 --route-trace t.csv --json -q $settings
+    mv out.txt run.json
+    bytes=$(sed -n 's/.* cache_budget=\([0-9]*\) .*/\1/p' t.csv)
+    works "  replay" "$sluice" replay t.csv --policy $policy --budget "${bytes}B" --json
+    mv out.txt replay.json
+    equal "  counters" run.json replay.json ""
+    equal "  recorded" run.json replay.json recorded_
+    a=$(awk -F, '!/^#/ && $10 == 1 { n++ } END { print n + 0 }' t.csv)
+    b=$(grep -oE '"dropped": *[0-9]+' run.json | awk '{ n += $2 } END { print n + 0 }')
+    if [ "$a" = "$b" ] && [ "$a" -gt 0 ]; then ok "  $a rows dropped"; else fail "  $a rows marked dropped, $b counted"; fi
+done
+
 # The trace itself: 6 layers, 4 experts a token; the last layer has only the last row of each batch of the prompt.
 works "a run for its trace" "$sluice" run -m "$demo" -t 2 -c 512 -p "There was once a baker" -n 9 --temp 0 --cache 3MiB \
     --ubatch 4 --route-trace t.csv --route-probs p.csv --json

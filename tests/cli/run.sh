@@ -47,7 +47,7 @@ same "by an option with =" --n-predict=12
 same "quiet" --quiet
 [ ! -s err.txt ] || fail "--quiet printed: $(cat err.txt)"
 same "all experts but by number" --n-expert-used 2
-expect "  says lossy" err.txt ', lossy: 2 experts per token'
+expect "  which is not lossy" err.txt ', lossless$'
 printf 'Once upon a time' >prompt.txt
 try "$sluice" run -m "$model" -t 2 -c 512 -n 12 --temp 0 -f prompt.txt
 if cmp -s out.txt greedy.txt; then ok "prompt from a file"; else fail "prompt from a file: $(tail -n 1 err.txt)"; fi

@@ -55,6 +55,7 @@ struct options {
     int seqs;     /* sequences in every batch */
     int parallel; /* contexts per model, each in its own thread when more than one */
     int resize;   /* seed of changes of the plug-in's budget; 0: none */
+    int drop;     /* after half of the steps the plug-in leaves out below this many hundredths; -1: no change */
     enum llama_load_mode load_mode;
     bool repack; /* let llama.cpp repack weights, as its programs do */
     bool info;
@@ -88,6 +89,7 @@ static const char usage_text[] =
     "  --seqs 1|2             sequences in every batch (1)\n"
     "  --parallel N           N contexts per model, decoding at once from N threads (1)\n"
     "  --resize SEED          change the plug-in's cache budget at random, between and during tokens\n"
+    "  --drop-later N         after half of the greedy steps, have the plug-in leave out experts below N/100\n"
     "  --load-mode MODE       mmap (default) or none\n"
     "  --repack               let llama.cpp repack weights (its own results change with it)\n"
     "  --info                 print what the GGUF says about its experts, one `key value` per line\n"
@@ -126,6 +128,7 @@ static int parse_options(int argc, char **argv, struct options *o) {
         {"parallel", required_argument, 0, 'n'},
         {"load-mode", required_argument, 0, 'l'},
         {"resize", required_argument, 0, 'z'},
+        {"drop-later", required_argument, 0, 'c'},
         {"repack", no_argument, 0, 'r'},
         {"info", no_argument, 0, 'i'},
         {"help", no_argument, 0, 'h'},
@@ -162,6 +165,9 @@ static int parse_options(int argc, char **argv, struct options *o) {
             break;
         case 'z':
             ok = parse_int(optarg, 1, INT_MAX, &o->resize);
+            break;
+        case 'c':
+            ok = parse_int(optarg, 0, 100, &o->drop);
             break;
         case 'r':
             o->repack = true;
@@ -348,9 +354,12 @@ static bool run_interleaved(struct session *sessions, int n) {
     bool ok = true;
     for (int i = 0; ok && i < n; i++)
         ok = prefill(&sessions[i]);
-    for (int d = 0; ok && d < sessions[0].opt->decode; d++)
+    for (int d = 0; ok && d < sessions[0].opt->decode; d++) {
+        if (sessions[0].opt->drop >= 0 && d == sessions[0].opt->decode / 2)
+            ok = resize_drop(sessions[0].opt->drop / 100.0);
         for (int i = 0; ok && i < n; i++)
             ok = step(&sessions[i]);
+    }
     return ok;
 }
 
@@ -503,6 +512,7 @@ int main(int argc, char **argv) {
         .threads = 2,
         .seqs = 1,
         .parallel = 1,
+        .drop = -1,
         .load_mode = LLAMA_LOAD_MODE_MMAP,
     };
     int rc = parse_options(argc, argv, &o);

@@ -167,6 +167,7 @@ gate_shapes() {
     resident --seqs 2 "$model" && expect "two sequences" got "$tight $drop=1" "same=want none unexamined" --seqs 2 "$model"
     expect "two sequences, prompts too" got "$tight $drop=1 SLUICE_DROP_IN_PREFILL=1" "dropped prompts rules=1" --seqs 2 "$model"
     gate_reproducible "$third" 24 24
+    gate_changed "$third"
     gate_reproducible "$tight" 300 12
     expect "long prompt in parts" base "$third $drop=1 SLUICE_DROP_IN_PREFILL=1 SLUICE_DROP_REPRODUCIBLE=1" "dropped prompts" \
         --prefill 300 --ubatch 64 --decode 8 "$model"
@@ -178,6 +179,23 @@ gate_shapes() {
     for io in pread uring; do # a cache switched off meanwhile as well
         expect "budgets, $io" got "$third $drop=1 SLUICE_IO=$io" "examined" --decode 48 --resize 5 "$model"
     done
+}
+
+# The threshold changed while it runs, from the next block on.
+gate_changed() { # CACHE
+    local drop=SLUICE_DROP_COLD_EXPERTS first=$(((24 + 12) * 256 * 4)) before # bytes of the logits until then
+    resident --decode 24 "$model" || return 0
+    expect "switched on later" got "$1" "dropped other=want no-prompts" --decode 24 --drop-later 100 "$model"
+    cmp -s -n "$first" "$dir/want" "$dir/got" && ok "switched on later: and nothing before" || fail "switched on later: something before"
+    expect "never switched off" base "$1 $drop=1 SLUICE_LOOKAHEAD=0" "dropped" --decode 24 "$model"
+    before=$(counter "$dir/base.json" examined)
+    expect "switched off later" got "$1 $drop=1 SLUICE_LOOKAHEAD=0" "dropped other=base" --decode 24 --drop-later 0 "$model"
+    cmp -s -n "$first" "$dir/base" "$dir/got" && ok "switched off later: and not before" || fail "switched off later: before that"
+    [ "$(counter "$dir/got.json" examined)" -eq $((before / 2)) ] && ok "switched off later: half as many examined" ||
+        fail "switched off later: $(counter "$dir/got.json" examined) examined, of $before"
+    lossy got "$1 SLUICE_CACHE=off" --decode 24 --drop-later 50 "$model" && fail "switched on without a cache: was accepted"
+    grep -q "needs a cache" "$dir/got.log" && ok "switched on without a cache: $(grep "needs a cache" "$dir/got.log")" ||
+        fail "switched on without a cache: $(last_line "$dir/got.log")"
 }
 
 # The same bytes whatever the real cache holds.

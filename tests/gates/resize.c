@@ -7,6 +7,7 @@
 #include "resize.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -99,4 +100,29 @@ bool resize_stop(void) {
     pthread_join(resize.thread, NULL);
     printf("resized %u between %u during\n", resize.between, resize.during);
     return resize.failed == 0 && resize.between > 0 && resize.during > 0;
+}
+
+bool resize_drop(double below) {
+    const char *path = getenv("GGML_BACKEND_PATH");
+    void *lib = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    if (!path) {
+        return true;
+    }
+    void *p = lib ? dlsym(lib, "sluice_set_drop_cold_experts") : NULL;
+    int (*set)(double, struct sluice_error *);
+    struct sluice_error err;
+    if (!p) {
+        fprintf(stderr, "sluice-logits: %s has nothing to leave out\n", path);
+        return false;
+    }
+    memcpy(&set, &p, sizeof set);
+    if (set(-1, &err) != SLUICE_ERR_ARG || set(1.5, &err) != SLUICE_ERR_ARG || set((double)NAN, &err) != SLUICE_ERR_ARG) {
+        fprintf(stderr, "sluice-logits: a threshold that is none was accepted\n");
+        return false;
+    }
+    if (set(below, &err)) {
+        fprintf(stderr, "sluice-logits: what is left out could not be changed: %s\n", err.message);
+        return false;
+    }
+    return true;
 }

@@ -1,4 +1,4 @@
-/* resize.h - for sluice-logits: change the budget of the plug-in's cache at random. */
+/* resize.h - for sluice-logits: change settings of the plug-in while it runs, its cache's budget at random. */
 #ifndef SLUICE_TESTS_RESIZE_H
 #define SLUICE_TESTS_RESIZE_H
 
@@ -16,5 +16,11 @@ void resize_between(void);
 
 /* End the thread. False when a change failed (said why) or there was none. Prints how many there were. */
 bool resize_stop(void);
+
+/*
+ * Change what the plug-in leaves out (sluice_set_drop_cold_experts), after asking for what must be refused. Without a
+ * plug-in nothing. False: said why.
+ */
+bool resize_drop(double below);
 
 #endif

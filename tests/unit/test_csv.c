@@ -11,7 +11,8 @@
 
 static const char header[] =
     "step,phase,tokens,wall_s,stall_s,expert_s,other_s,bookkeeping_s,read_bytes,reads,routed,hits,misses,hit_bytes,"
-    "miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s\n";
+    "miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s,examined,dropped,avoided_bytes,weight,"
+    "dropped_weight\n";
 
 /* The whole file. */
 static char *contents(const char *path) {
@@ -44,9 +45,16 @@ static const struct sluice_step step = {.phase = SLUICE_PHASE_GENERATION,
                                         .queue_max = 10,
                                         .minor_faults = 11,
                                         .major_faults = 12,
-                                        .cpu_s = 13};
+                                        .cpu_s = 13,
+                                        .drop = {.examined = 14,
+                                                 .dropped = 15,
+                                                 .experts = 98,
+                                                 .experts_there = 97,
+                                                 .avoided_bytes = 16,
+                                                 .weight = 17.25,
+                                                 .dropped_weight = 0.5}};
 static const char row[] = "generation,1,1.5000000,0.2500000,0.7500000,0.4999999,0.0000000,18446744073709551615,2,3,4,5,"
-                          "6,7,8,9.5000000,10,11,12,13.0000000\n";
+                          "6,7,8,9.5000000,10,11,12,13.0000000,14,15,16,17.2500000,0.5000000\n";
 
 static void check(void) {
     struct csv *c;

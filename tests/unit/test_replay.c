@@ -363,6 +363,23 @@ static void test_lossy(void **state) {
     assert_int_equal(r.phase[1].hits, 1);
     assert_int_equal(r.phase[1].misses, 2);
     free(twice);
+    /* Rows marked as dropped never asked: not under any policy, and not for the sake of what_if. */
+    struct made *marked = make(1, 8, 2, 100);
+    for (uint32_t t = 0; t < 3; t++) {
+        row(marked, TRACE_GENERATION, t, 0, 0, 0, 0.6f);
+        row(marked, TRACE_GENERATION, t, 0, 1, 1, 0.4f);
+        marked->rows[marked->t.n_rows - 1].dropped = t != 1;
+    }
+    for (int p = 0; p < REPLAY_POLICIES; p++) {
+        for (int what_if = 0; what_if < 2; what_if++) {
+            r = run(marked, (struct replay_options){
+                                .policy = (enum replay_policy)p, .budget = 800, .drop = what_if, .what_if = what_if});
+            assert_int_equal(r.phase[1].routed, 4);
+            assert_int_equal(r.phase[1].misses, 2);
+            assert_int_equal(r.phase[1].lost, what_if); /* of token 1, 0.4 under 1/2 */
+        }
+    }
+    free(marked);
     struct sluice_error err;
     o.drop = (double)NAN;
     assert_int_equal(replay_run(&m->t, &o, &r, &err), SLUICE_ERR_ARG);

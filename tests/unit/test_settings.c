@@ -2,10 +2,12 @@
 #include "unit.h"
 
 #include <locale.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "plan/settings.h"
 #include "sluice.h"
 
 #define K ((uint64_t)1 << 10)
@@ -168,6 +170,37 @@ static void test_default(void **state) {
     assert_false(s.quiet);
     assert_true(s.publish);
     assert_false(s.reference_kernel);
+    assert_true(s.drop_cold_experts == 0);
+    assert_true(s.drop_renorm);
+    assert_false(s.drop_in_prefill);
+    assert_false(s.drop_reproducible);
+}
+
+/* Settings from code may be anything. */
+static void test_check(void **state) {
+    (void)state;
+    const double wrong[] = {-0.1, 1.1, (double)NAN, (double)INFINITY, -(double)INFINITY};
+    struct sluice_settings s;
+    struct sluice_error err;
+    sluice_settings_default(&s);
+    assert_int_equal(settings_check(&s, &err), SLUICE_OK);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        s.drop_cold_experts = wrong[i];
+        assert_int_equal(settings_check(&s, &err), SLUICE_ERR_ARG);
+        assert_non_null(strstr(err.message, "drop_cold_experts"));
+    }
+    s.drop_cold_experts = 0.5;
+    assert_int_equal(settings_check(&s, &err), SLUICE_OK);
+    s.cache = SLUICE_CACHE_OFF;
+    assert_int_equal(settings_check(&s, &err), SLUICE_ERR_ARG);
+    assert_non_null(strstr(err.message, "needs a cache"));
+    s.drop_cold_experts = 0;
+    assert_int_equal(settings_check(&s, &err), SLUICE_OK);
+    s.io_threads = 65;
+    assert_int_equal(settings_check(&s, &err), SLUICE_ERR_ARG);
+    s.io_threads = 4;
+    s.cache = SLUICE_CACHE_FIXED;
+    assert_int_equal(settings_check(&s, &err), SLUICE_ERR_ARG);
 }
 
 static void set(struct sluice_settings *s, const char *name, const char *value) {
@@ -234,10 +267,47 @@ static void test_set(void **state) {
     assert_true(s.publish);
     set(&s, "quiet", "1");
     assert_true(s.quiet);
+    set(&s, "drop_cold_experts", "0.5");
+    assert_true(s.drop_cold_experts == 0.5);
+    set(&s, "drop_cold_experts", "1");
+    assert_true(s.drop_cold_experts == 1);
+    set(&s, "drop_cold_experts", "0.000000001");
+    assert_true(s.drop_cold_experts == 1 / 1e9);
+    set(&s, "drop_cold_experts", "0.25000000000000000000000000000000000000000000000");
+    assert_true(s.drop_cold_experts == 0.25);
+    set(&s, "drop_cold_experts", "0");
+    assert_true(s.drop_cold_experts == 0);
+    set(&s, "drop_renorm", "off");
+    assert_false(s.drop_renorm);
+    set(&s, "drop_renorm", "on");
+    assert_true(s.drop_renorm);
+    set(&s, "drop_in_prefill", "1");
+    assert_true(s.drop_in_prefill);
+    set(&s, "drop_reproducible", "1");
+    assert_true(s.drop_reproducible);
     assert_int_equal(sluice_settings_set(&s, "quiet", "0", NULL), SLUICE_OK); /* err may be NULL */
 }
 
 static const char *const bad[][2] = {
+    {"drop_cold_experts", ""},
+    {"drop_cold_experts", "1.01"},
+    {"drop_cold_experts", "1.0000000001"},
+    {"drop_cold_experts", "-0.5"},
+    {"drop_cold_experts", "-0"},
+    {"drop_cold_experts", "+0.5"},
+    {"drop_cold_experts", "nan"},
+    {"drop_cold_experts", "inf"},
+    {"drop_cold_experts", "0,5"},
+    {"drop_cold_experts", "0x1"},
+    {"drop_cold_experts", "1e-3"},
+    {"drop_cold_experts", ".5"},
+    {"drop_cold_experts", "0."},
+    {"drop_cold_experts", "0.5 "},
+    {"drop_cold_experts", "99999999999999999999999999999999999999999999999999999999999999999999999"},
+    {"drop_renorm", "1"},
+    {"drop_renorm", "ON"},
+    {"drop_in_prefill", "on"},
+    {"drop_reproducible", "yes"},
     {"cache", ""},
     {"cache", "12x"},
     {"cache", "AUTO"},
@@ -405,7 +475,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_locale),
-        cmocka_unit_test(test_default),
+        cmocka_unit_test(test_check), cmocka_unit_test(test_default),
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_bad_values),
         cmocka_unit_test_setup_teardown(test_environment, clear_environment, clear_environment),
