@@ -121,13 +121,16 @@ static void print_phase(FILE *out, const char *name, const struct cli_phase *p, 
     const struct sluice_drop_stats *d = &p->counted.drop;
     if (streaming && d->substituted) {
         fprintf(out,
-                "  %-12scopies for %" PRIu64 " of %" PRIu64 " routings (%.1f %%), %.2f %% of the weight, %.1f MiB of experts not "
+                "  %-12scopies for %" PRIu64 " of %" PRIu64
+                " routings (%.1f %%), %.2f %% of the weight, %.1f MiB of experts not "
                 "read, %.1f MiB of copies read\n",
                 "", d->substituted, d->examined, 100 * ratio((double)d->substituted, (double)d->examined),
                 100 * ratio(d->substituted_weight, d->weight), (double)d->avoided_bytes / MIB,
                 (double)p->times.sum.cold_bytes / MIB);
     } else if (streaming && d->examined) {
-        fprintf(out, "  %-12sdropped %" PRIu64 " of %" PRIu64 " routings (%.1f %%), %.2f %% of the weight, %.1f MiB not read\n",
+        fprintf(out,
+                "  %-12sdropped %" PRIu64 " of %" PRIu64
+                " routings (%.1f %%), %.2f %% of the weight, %.1f MiB not read\n",
                 "", d->dropped, d->examined, 100 * ratio((double)d->dropped, (double)d->examined),
                 100 * ratio(d->dropped_weight, d->weight), (double)d->avoided_bytes / MIB);
     }
@@ -188,12 +191,11 @@ static json_t *phase_json(const struct cli_phase *p, bool streaming) {
               cli_json_count(o, "minor_faults", t->minor_faults) &&
               cli_json_count(o, "major_faults", t->major_faults) && cli_json_put(o, "cpu_seconds", json_real(t->cpu_s));
     if (streaming) {
-        ok = ok && cli_json_count(o, "read_bytes", c->read_bytes) &&
-             cli_json_count(o, "cold_bytes", t->cold_bytes) && cli_json_count(o, "reads", c->reads) &&
-             cli_json_put(o, "mib_per_token", json_real(mib_per_token(p))) && cli_json_count(o, "routed", c->routed) &&
-             cli_json_count(o, "hits", c->hits) && cli_json_count(o, "misses", c->misses) &&
-             cli_json_count(o, "hit_bytes", c->hit_bytes) && cli_json_count(o, "miss_bytes", c->miss_bytes) &&
-             cli_json_put(o, "hit_rate", json_real(hit_rate(p))) &&
+        ok = ok && cli_json_count(o, "read_bytes", c->read_bytes) && cli_json_count(o, "cold_bytes", t->cold_bytes) &&
+             cli_json_count(o, "reads", c->reads) && cli_json_put(o, "mib_per_token", json_real(mib_per_token(p))) &&
+             cli_json_count(o, "routed", c->routed) && cli_json_count(o, "hits", c->hits) &&
+             cli_json_count(o, "misses", c->misses) && cli_json_count(o, "hit_bytes", c->hit_bytes) &&
+             cli_json_count(o, "miss_bytes", c->miss_bytes) && cli_json_put(o, "hit_rate", json_real(hit_rate(p))) &&
              cli_json_put(o, "wait_seconds", json_real(c->stall_s)) &&
              cli_json_put(o, "expert_compute_seconds", json_real(c->compute_s)) &&
              cli_json_put(o, "bookkeeping_seconds", json_real(t->bookkeeping_s)) &&

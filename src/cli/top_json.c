@@ -32,8 +32,8 @@ static json_t *sums_json(const struct stat_sums *s) {
           cli_json_count(o, "miss_bytes", s->miss_bytes) && cli_json_count(o, "evictions", s->evictions) &&
           cli_json_count(o, "minor_faults", s->minor_faults) && cli_json_count(o, "major_faults", s->major_faults) &&
           cli_json_put(o, "cpu_seconds", json_real(s->cpu_s)) && cli_json_count(o, "examined", s->examined) &&
-          cli_json_count(o, "dropped", s->dropped) && cli_json_count(o, "substituted", s->substituted) && cli_json_count(o, "avoided_bytes", s->avoided_bytes) &&
-          cli_json_put(o, "weight", json_real(s->weight)) &&
+          cli_json_count(o, "dropped", s->dropped) && cli_json_count(o, "substituted", s->substituted) &&
+          cli_json_count(o, "avoided_bytes", s->avoided_bytes) && cli_json_put(o, "weight", json_real(s->weight)) &&
           cli_json_put(o, "dropped_weight", json_real(s->dropped_weight)))) {
         json_decref(o);
         return NULL;

@@ -32,7 +32,7 @@
 
 #define CSV_HEADER                                                                                                     \
     "step,phase,tokens,wall_s,stall_s,expert_s,other_s,bookkeeping_s,read_bytes,reads,routed,hits,misses,hit_bytes,"   \
-    "miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s,examined,dropped,avoided_bytes,weight,"  \
+    "miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s,examined,dropped,avoided_bytes,weight," \
     "dropped_weight,substituted,cold_bytes\n"
 
 struct csv {

@@ -48,8 +48,8 @@ static bool data_ok(const struct stat_data *d) {
               ends(d->model, sizeof d->model) && ends(d->mode, sizeof d->mode) && d->pid > 0 && d->pid <= INT32_MAX &&
               d->n_layers <= STAT_LAYERS_MAX && d->resident <= d->slots && seconds_ok(&d->updated, 1);
     for (size_t i = 0; ok && i < 2; i++) {
-        ok = seconds_ok(&d->sums[i].wall_s, 5) && seconds_ok(&d->sums[i].cpu_s, 1) &&
-             isfinite(d->sums[i].weight) && isfinite(d->sums[i].dropped_weight);
+        ok = seconds_ok(&d->sums[i].wall_s, 5) && seconds_ok(&d->sums[i].cpu_s, 1) && isfinite(d->sums[i].weight) &&
+             isfinite(d->sums[i].dropped_weight);
     }
     for (size_t i = 0; ok && i < STAT_STEPS; i++) {
         ok = d->step[i].phase <= SLUICE_PHASE_GENERATION && seconds_ok(&d->step[i].wall_s, 5);

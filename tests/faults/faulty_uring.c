@@ -17,7 +17,8 @@
 
 enum { FAULTY_OPS = 64 }; /* reads in the ring at most: as many as lanes */
 
-/* Reads to spoil. A process may have two rings (the second reads a cold model); each has a thread that alone uses it. */
+/* Reads to spoil. A process may have two rings (the second reads a cold model); each has a thread that alone uses it.
+ */
 static _Thread_local struct {
     uint64_t user_data; /* of its entry; 0: free */
     void *buf;          /* where it reads to */

@@ -116,7 +116,8 @@ bool resize_drop(double below) {
         return false;
     }
     memcpy(&set, &p, sizeof set);
-    if (set(-1, &err) != SLUICE_ERR_ARG || set(1.5, &err) != SLUICE_ERR_ARG || set((double)NAN, &err) != SLUICE_ERR_ARG) {
+    if (set(-1, &err) != SLUICE_ERR_ARG || set(1.5, &err) != SLUICE_ERR_ARG ||
+        set((double)NAN, &err) != SLUICE_ERR_ARG) {
         fprintf(stderr, "sluice-logits: a threshold that is none was accepted\n");
         return false;
     }
