@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/cli/lib.sh
 . "$here/lib.sh"
 
-header=step,phase,tokens,wall_s,stall_s,expert_s,other_s,bookkeeping_s,read_bytes,reads,routed,hits,misses,hit_bytes,miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s,examined,dropped,avoided_bytes,weight,dropped_weight
+header=step,phase,tokens,wall_s,stall_s,expert_s,other_s,bookkeeping_s,read_bytes,reads,routed,hits,misses,hit_bytes,miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s,examined,dropped,avoided_bytes,weight,dropped_weight,substituted,cold_bytes
 demand=$("$sluice" info --json "$model" | grep -oE '"token_demand_bytes": *[0-9]+' | grep -oE '[0-9]+$')
 
 # column NAME: its number in the header

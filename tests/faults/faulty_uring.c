@@ -17,14 +17,15 @@
 
 enum { FAULTY_OPS = 64 }; /* reads in the ring at most: as many as lanes */
 
-/* Reads to spoil. One ring, whose thread alone comes here. */
-static struct {
+/* Reads to spoil. A process may have two rings (the second reads a cold model); each has a thread that alone uses it.
+ */
+static _Thread_local struct {
     uint64_t user_data; /* of its entry; 0: free */
     void *buf;          /* where it reads to */
     off_t offset;       /* and from */
     bool direct;        /* by which descriptor */
 } chosen[FAULTY_OPS];
-static unsigned scanned; /* entries of the ring that were looked at */
+static _Thread_local unsigned scanned; /* entries of the ring that were looked at */
 
 EXPORT int faulty_enter(struct io_uring *ring, unsigned wait) __asm__("io_uring_submit_and_wait");
 EXPORT unsigned faulty_peek(struct io_uring *ring, struct io_uring_cqe **cqes,

@@ -12,7 +12,7 @@
 static const char header[] =
     "step,phase,tokens,wall_s,stall_s,expert_s,other_s,bookkeeping_s,read_bytes,reads,routed,hits,misses,hit_bytes,"
     "miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s,examined,dropped,avoided_bytes,weight,"
-    "dropped_weight\n";
+    "dropped_weight,substituted,cold_bytes\n";
 
 /* The whole file. */
 static char *contents(const char *path) {
@@ -52,9 +52,12 @@ static const struct sluice_step step = {.phase = SLUICE_PHASE_GENERATION,
                                                  .experts_there = 97,
                                                  .avoided_bytes = 16,
                                                  .weight = 17.25,
-                                                 .dropped_weight = 0.5}};
+                                                 .dropped_weight = 0.5,
+                                                 .substituted = 18,
+                                                 .substituted_weight = 96},
+                                        .cold_bytes = 19};
 static const char row[] = "generation,1,1.5000000,0.2500000,0.7500000,0.4999999,0.0000000,18446744073709551615,2,3,4,5,"
-                          "6,7,8,9.5000000,10,11,12,13.0000000,14,15,16,17.2500000,0.5000000\n";
+                          "6,7,8,9.5000000,10,11,12,13.0000000,14,15,16,17.2500000,0.5000000,18,19\n";
 
 static void check(void) {
     struct csv *c;

@@ -285,6 +285,9 @@ static void test_set(void **state) {
     assert_true(s.drop_in_prefill);
     set(&s, "drop_reproducible", "1");
     assert_true(s.drop_reproducible);
+    assert_string_equal(s.cold_model, "");
+    set(&s, "cold_model", "/models/a b-Q2_K.gguf");
+    assert_string_equal(s.cold_model, "/models/a b-Q2_K.gguf");
     assert_int_equal(sluice_settings_set(&s, "quiet", "0", NULL), SLUICE_OK); /* err may be NULL */
 }
 
@@ -308,6 +311,7 @@ static const char *const bad[][2] = {
     {"drop_renorm", "ON"},
     {"drop_in_prefill", "on"},
     {"drop_reproducible", "yes"},
+    {"cold_model", ""},
     {"cache", ""},
     {"cache", "12x"},
     {"cache", "AUTO"},

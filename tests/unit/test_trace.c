@@ -233,7 +233,9 @@ static void round_trip(void) {
                                     .residency = (uint8_t)(x % 3),
                                     .phase = (uint8_t)(x % 2),
                                     .bytes = x % 7 ? 0 : x,
-                                    .dropped = x % 9 == 0};
+                                    .dropped = (uint8_t)(x % 9 == 0   ? TRACE_LEFT_OUT
+                                                         : x % 9 == 1 ? TRACE_COPIED
+                                                                      : TRACE_KEPT)};
         trace_writer_row(w, &r);
     }
     assert_int_equal(trace_writer_close(w, &err), SLUICE_OK);
@@ -252,7 +254,7 @@ static void round_trip(void) {
         const struct trace_row *r = &t.rows[i];
         assert_true(r->turn == x % 5 && r->step == x && r->layer == x % 2 && r->slot == x % 8 && r->expert == x % 128);
         assert_true(r->residency == x % 3 && r->phase == x % 2 && r->bytes == (x % 7 ? 0 : x) &&
-                    r->dropped == (x % 9 == 0));
+                    r->dropped == (x % 9 < 2 ? 1 + x % 9 : 0));
         if (i % 12 == 11) {
             assert_true(isnan(r->weight));
         } else {
