@@ -47,13 +47,14 @@ def grid(args):
     rows += [row("drop", other, f, "off", "no") for f in FS]
     for f in args.cold:  # nothing is left out there that could be renormalised
         rows += [row("cold", c, x, "off", r, file=f) for r in ("no", "yes") for x in FS]
-    return rows
+    # What it means that a number is small: the resident model, computed in another shape.
+    return rows + [row("rounding", "", file=f) for f in ("batches of 512", "2 threads")]
 
 
 def options(r, args):
     """The command line of a run, after `sluice eval`."""
     model = os.path.join(args.work, r["file"]) if r["method"] == "whole" else args.model
-    o = ["-m", model, "-f", args.text, "--cache", r["cache_mib"]]
+    o = ["-m", model, "-f", args.text] + (["--resident"] if r["method"] == "rounding" else ["--cache", r["cache_mib"]])
     if r["drop"]:
         o += ["--drop-cold-experts", r["drop"], "--drop-renorm", r["renorm"]]
         o += ["--drop-reproducible"] if r["reproducible"] == "yes" else []
@@ -78,7 +79,7 @@ def fill(r, o):
     drop = e.get("drop", {})
     r = dict(r, chunks=o["chunks"], tokens=o["tokens_scored"], perplexity=o["perplexity"],
              perplexity_se=o["perplexity"] * o["log_perplexity"]["standard_error_by_chunk"],
-             mib_per_token=e["mib_per_token"], read_bytes=e["read_bytes"], hit_rate=e["hit_rate"],
+             mib_per_token=e.get("mib_per_token", 0), read_bytes=e.get("read_bytes", 0), hit_rate=e.get("hit_rate", 0),
              **{k + "_share": drop.get(k, 0) / (drop.get("examined") or 1) for k in ("dropped", "substituted")},
              **{k: drop.get(k, 0) / (drop.get("weight") or 1) for k in ("dropped_weight", "substituted_weight")})
     if ref:
@@ -112,8 +113,10 @@ def run(args):
             csv.DictWriter(f, FIELDS, lineterminator="\n").writeheader()
 
     def one(r):
-        o = evaluate(r, args, COMMON + chunks + ["--ref", ref] + (["--ref-other-model"] if r["method"] == "whole" else []))
-        return fill(r, o)
+        common = [x for x in COMMON if x != "--decode" or r["file"] != "batches of 512"]
+        common += ["-t", "2"] if r["file"] == "2 threads" else []
+        common += ["--ref-other-model"] if r["method"] == "whole" else []
+        return fill(r, evaluate(r, args, common + chunks + ["--ref", ref]))
 
     todo = [r for r in grid(args) if key(r) not in done]
     with ThreadPoolExecutor(args.jobs) as pool:
@@ -153,6 +156,8 @@ def name(r):
         return "whole model %s" % os.path.splitext(r["file"])[0]
     if r["method"] == "lossless":
         return "lossless"
+    if r["method"] == "rounding":
+        return "lossless, " + r["file"]
     text = "F %s, renorm %s" % (r["drop"], r["renorm"]) if r["method"] == "drop" else "F %s, copies %s" % (
         r["drop"], os.path.splitext(r["file"])[0])
     return text + (", reproducible" if r["reproducible"] == "yes" else "")
@@ -165,8 +170,8 @@ def with_se(value, se, digits):
 def tables(args):
     rows = read_csv(args.csv)
     base = {r["cache_mib"]: float(r["mib_per_token"]) for r in rows if r["method"] == "lossless"}
-    for cache in base:
-        print("\nCache %s MiB:\n" % cache)
+    for cache in list(base) + [""]:
+        print("\nCache %s MiB:\n" % cache if cache else "\nRounding:\n")
         print("| setting | MiB per token | bytes avoided % | routings given up % | their weight % | perplexity | ln ratio | KL mean |"
               " KL 99 % | KL max | same top token % |")
         print("| --- " * 11 + "|")
@@ -175,9 +180,9 @@ def tables(args):
                 continue
             given = float(r["dropped_share"]) + float(r["substituted_share"])
             weight = float(r["dropped_weight"]) + float(r["substituted_weight"])
-            cells = [name(r), "%.3f" % float(r["mib_per_token"]), "%.1f" % (100 - 100 * float(r["mib_per_token"]) / base[cache]),
+            cells = [name(r), "%.3f" % float(r["mib_per_token"]), "%.1f" % (100 - 100 * float(r["mib_per_token"]) / base.get(cache, math.inf)),
                      "%.1f" % (100 * given), "%.1f" % (100 * weight), "%.4f" % float(r["perplexity"]),
-                     with_se(r["log_ratio"], r["log_ratio_se"], 4), with_se(r["kl"], r["kl_se"], 4),
+                     with_se(r["log_ratio"], r["log_ratio_se"], 4), with_se(r["kl"], r["kl_se"], 5),
                      "%.3f" % float(r["kl_99"]), "%.2f" % float(r["kl_max"]),
                      with_se(100 * float(r["same_top"]), 100 * float(r["same_top_se"]), 2)]
             print("| " + " | ".join(cells) + " |")
@@ -216,6 +221,7 @@ def plot(args):
     rows = read_csv(args.csv)
     cache = rows[0]["cache_mib"]
     rows = [r for r in rows if r["cache_mib"] == cache]
+    floor = [float(r["kl"]) for r in read_csv(args.csv) if r["method"] == "rounding"]
     lossless = next(float(r["mib_per_token"]) for r in rows if r["method"] == "lossless")
     rows = [r for r in rows if r["method"] != "lossless" and float(r["kl"]) > 0]
     width, height, left, right, top, bottom = 820, 520, 70, 20, 40, 55
@@ -246,7 +252,11 @@ def plot(args):
     out.append('<text transform="translate(18 %.1f) rotate(-90)" text-anchor="middle">mean KL divergence, nats per token</text>' % ((top + height - bottom) / 2))
     out.append('<path d="M%.1f %dV%d" stroke="black" stroke-dasharray="2 3"/>' % (px(lossless), top, height - bottom))
     out.append('<text transform="translate(%.1f %d) rotate(-90)" font-size="11">lossless: KL 0</text>' % (px(lossless) - 5, top + 95))
-    legend = height - bottom - 12 - 17 * (len({series(r) for r in rows}) - 1)
+    if floor:
+        y = py(min(floor))
+        out.append('<path d="M%d %.1fH%d" stroke="black" stroke-dasharray="2 3"/>' % (left, y, width - right))
+        out.append('<text x="%d" y="%.1f" font-size="11">lossless in another batch width: rounding</text>' % (left + 8, y - 5))
+    legend, side = top + 14, left + 400
     for label, (colour, dash, shape) in STYLE.items():
         points = sorted(((float(r["mib_per_token"]), float(r["kl"]), float(r["kl_se"]), r) for r in rows if series(r) == label),
                         key=lambda p: p[0])
@@ -266,9 +276,9 @@ def plot(args):
                 below = r["method"] in ("drop", "cold")
                 out.append('<text x="%.1f" y="%.1f" font-size="11" fill="%s" text-anchor="%s">%s</text>' % (
                     px(x) + (-7 if below else 7), py(kl) + (13 if below else -5), colour, "end" if below else "start", text))
-        out.append('<path d="M%d %dh26" stroke="%s" stroke-width="1.5" stroke-dasharray="%s"/>' % (left + 12, legend, colour, dash or "none"))
-        out.append(mark(shape, left + 25, legend, colour))
-        out.append('<text x="%d" y="%d">%s</text>' % (left + 45, legend + 4, label))
+        out.append('<path d="M%d %dh26" stroke="%s" stroke-width="1.5" stroke-dasharray="%s"/>' % (side, legend, colour, dash or "none"))
+        out.append(mark(shape, side + 13, legend, colour))
+        out.append('<text x="%d" y="%d">%s</text>' % (side + 33, legend + 4, label))
         legend += 17
     out.append("</svg>")
     with open(args.svg, "w", encoding="utf-8") as f:
