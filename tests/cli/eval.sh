@@ -103,6 +103,25 @@ expect "  are said to round differently" err.txt '^  note .* batches of 1 and 2 
 works "another number of threads" "${eval[@]}" --ref decode.ref --decode -t 1
 expect "  is said to" err.txt '^  note .* of 1 and 1: '
 
+# Leaving out: one token at a time by itself, counted; below every weight at distance 0; reproducible is reproducible.
+demo=("$sluice" eval -m "$here/../../models/demo.gguf" -f "$here/../../models/demo-heldout.txt" -t 2 -c 64 --chunks 2 --cache 3MiB --json)
+works "a reference of the demo model" "${demo[@]}" --decode --ref-save demo.ref
+works "leaving out nothing" "${demo[@]}" --ref demo.ref --drop-cold-experts 0.000000001
+has out.txt lossless false
+has out.txt kl_max 0.0
+works "leaving out much" "${demo[@]}" --ref demo.ref --drop-cold-experts 1
+has out.txt batch 1
+expect "  says how much" err.txt '^ +dropped [1-9][0-9]* of [1-9][0-9]* routings'
+if [ "$(value out.txt dropped)" -gt 0 ] && awk -v kl="$(of out.txt kl mean)" 'BEGIN { exit !(kl > 1e-4) }'; then
+    ok "  $(value out.txt dropped) dropped, divergence $(of out.txt kl mean)"
+else
+    fail "  $(value out.txt dropped) dropped, divergence $(of out.txt kl mean)"
+fi
+works "reproducible" "${demo[@]}" --ref demo.ref --drop-cold-experts 1 --drop-reproducible --no-lookahead
+divergence=$(of out.txt kl mean)
+works "reproducible, other reads" "${demo[@]}" --ref demo.ref --drop-cold-experts 1 --drop-reproducible --io-threads 1 --no-direct-io
+if [ "$(of out.txt kl mean)" = "$divergence" ] && [ -n "$divergence" ]; then ok "  the same divergence: $divergence"; else fail "  $(of out.txt kl mean), not $divergence"; fi
+
 # What does not fit.
 refused 2 "no text" "no text" "$sluice" eval -m "$model"
 refused 2 "no model" "no model" "$sluice" eval -f text.txt
