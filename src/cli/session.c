@@ -155,6 +155,16 @@ static void session_params(struct cli_session *s) {
     };
 }
 
+/* Was this setting given as an option? */
+static bool session_given(const struct cli_config *c, const char *setting) {
+    for (size_t i = 0; i < c->n_settings; i++) {
+        if (strcmp(c->settings[i].name, setting) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int cli_session_open(struct cli_session *s, const struct cli_config *c) {
     struct sluice_error err;
     double start = sluice_clock();
@@ -174,6 +184,10 @@ int cli_session_open(struct cli_session *s, const struct cli_config *c) {
     int rc = session_settings(c, &s->settings);
     if (rc) {
         return rc;
+    }
+    if (c->resident && s->settings.drop_cold_experts > 0 && session_given(c, "drop_cold_experts")) {
+        return cli_fail(CLI_EXIT_USAGE, c->command,
+                        "--resident: nothing is read, so --drop-cold-experts drops nothing");
     }
     if (c->csv && csv_open(&s->csv, c->csv, &err)) {
         return cli_fail(CLI_EXIT_FAILED, c->command, "%s", err.message);

@@ -16,6 +16,7 @@ for f in 1.1 -1 nan 0,5 half ''; do
 done
 refused 2 "--drop-renorm" "a renorm that is none" "${run[@]}" --drop-renorm maybe
 refused 2 "needs a cache" "no cache" "${run[@]}" --drop-cold-experts 0.5 --cache off
+refused 2 "--resident" "resident" "${run[@]}" --drop-cold-experts 0.5 --resident
 SLUICE_DROP_COLD_EXPERTS=2 refused 2 "SLUICE_DROP_COLD_EXPERTS" "by the environment" "${run[@]}"
 SLUICE_DROP_COLD_EXPERTS=1 refused 2 "needs a cache" "by the environment, no cache" "${run[@]}" --cache 0
 refused 2 "needs a cache" "exec" "$sluice" exec --drop-cold-experts 1 --cache 0 -- true
