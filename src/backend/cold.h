@@ -56,7 +56,7 @@ void cold_forget(struct cold *c, struct stream_weight *const *w, size_t n);
 /* Slot memory without which no block can use copies. 0: no cold model in use. */
 uint64_t cold_least(struct cold *c);
 
-/* Slot memory that the copies have now. */
+/* Slot memory that the copies have now. Asks their engine, also under the other engine's lock: never the other way. */
 uint64_t cold_held(struct cold *c);
 
 /* How much of `budget`, for a bank of `bank` bytes, the copies get, noted for their engine. 0: no cold model in use. */
