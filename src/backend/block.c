@@ -20,6 +20,10 @@
  * together: kernels for many rows may differ from those for few. One row is computed in place;
  * several are gathered, computed and scattered, since a one-expert MUL_MAT_ID wants its rows back to
  * back. Experts in memory are computed first, the others in the order in which they arrive.
+ *
+ * With lossy settings some experts are given up when a block acquires (lossy.c). They stand behind the others in the
+ * routing, so nothing here sees them; what is added for them is zeros for their rows, after each expert
+ * matmul, and another node in place of the weighting.
  */
 #include <assert.h>
 #include <stdlib.h>
