@@ -30,9 +30,9 @@ mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 export LC_ALL=C
 
-# The tests that run under a sanitizer: all of unit, the subset of the gates, the soak, whose faults are injected
+# The tests that run under a sanitizer: all of unit, the subsets of the gates, the soak, whose faults are injected
 # inside the process. Not the other faults: the sanitizer's library must come before anything that is preloaded.
-tests='^(unit-|gate-(lossy-)?subset$|soak$)'
+tests='^(unit-|gate-([a-z]+-)?subset$|soak$)'
 
 # Does a program with ThreadSanitizer start here at all? Prints what to put before commands.
 thread_prefix() {

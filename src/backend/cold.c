@@ -51,6 +51,7 @@
 
 #define COLD_SHARE 0.0625 /* of the cache that the copies have at F = 1 */
 #define COLD_FROM  0.5    /* F up to which they have no more than one block needs */
+#define COLD_ALIGN 4      /* bytes; floats in it must be readable as such (the format's own default is 32) */
 #define COLD_ALIKE 0.5    /* cosine of rows of the two files under which they are not the same model */
 
 /* One call of cold_match. */
@@ -59,7 +60,8 @@ struct cold_matching {
     struct sluice_error *err;        /* where to say what is wrong */
     uint32_t found, missing;         /* weights without a copy so far: names that the file has, and has not */
     char lost[GGML_MAX_NAME];        /* the first that it has not */
-    double dot, model2, copy2;       /* sums over the rows compared: products, squares */
+    uint32_t compared;               /* rows compared with the model's */
+    double alike;                    /* sum of their cosines */
     uint64_t bytes[GGML_TYPE_COUNT]; /* of the copies, by type */
 };
 
@@ -90,11 +92,8 @@ static const char *cold_path(void) {
     return sluice_device.settings.cold_model;
 }
 
-/* Read the headers, once. */
+/* Read the headers. */
 static int cold_read(struct cold *c, struct sluice_error *err) {
-    if (c->gguf) {
-        return SLUICE_OK;
-    }
     struct sluice_error why;
     const int rc = sluice_gguf_check(cold_path(), &c->gguf, &why);
     if (rc) {
@@ -102,22 +101,23 @@ static int cold_read(struct cold *c, struct sluice_error *err) {
     }
     c->file = malloc(c->gguf->n_shards * sizeof *c->file);
     if (!c->file) {
-        sluice_gguf_free(c->gguf);
-        c->gguf = NULL;
         return sluice_fail(err, SLUICE_ERR_MEMORY, "cold model: out of memory");
     }
     memset(c->file, 0xff, c->gguf->n_shards * sizeof *c->file); /* all UINT32_MAX */
     return SLUICE_OK;
 }
 
-/* Shards that cold_file opened: their tensors, if any, hold them now. */
+/* Forget the headers, and let go of the shards that cold_file opened: their tensors, if any, hold them now. */
 static void cold_close(struct cold *c) {
-    for (uint32_t i = 0; c->gguf && i < c->gguf->n_shards; i++) {
+    for (uint32_t i = 0; c->file && i < c->gguf->n_shards; i++) {
         if (c->file[i] != UINT32_MAX) {
             engine_drop_file(c->engine, c->file[i]);
-            c->file[i] = UINT32_MAX;
         }
     }
+    sluice_gguf_free(c->gguf);
+    free(c->file);
+    c->gguf = NULL;
+    c->file = NULL;
 }
 
 /* Open a shard in the engine. It must not be `from`, the model's own file. */
@@ -210,15 +210,22 @@ static int cold_compare(struct cold_matching *m, const struct stream_weight *w, 
         b2 += (double)b[i] * (double)b[i];
     }
     if (isfinite(dot) && isfinite(a2) && isfinite(b2) && a2 > 0 && b2 > 0) {
-        m->dot += dot / sqrt(a2 * b2); /* every row counts the same, however large its values */
-        m->model2 += 1;
-        m->copy2 += 1;
+        m->alike += dot / sqrt(a2 * b2); /* every row counts the same, however large its values */
+        m->compared++;
     }
     free(a);
     return rc;
 }
 
 /* ---- matching -------------------------------------------------------------------------------- */
+
+/* Is there anything to match? */
+static int cold_visit_need(void *ud, struct stream_weight *w, const struct cold_origin *from) {
+    bool *need = ud;
+    (void)from;
+    *need = *need || !w->cold;
+    return SLUICE_OK;
+}
 
 /* First round, for buffer_each_weight: is there a copy of everything, and is it one? Changes nothing. */
 static int cold_visit_check(void *ud, struct stream_weight *w, const struct cold_origin *from) {
@@ -246,6 +253,10 @@ static int cold_visit_check(void *ud, struct stream_weight *w, const struct cold
         return sluice_fail(m->err, SLUICE_ERR_FORMAT,
                            "cold model: %s: tensor %s has type %s, with which nothing can be multiplied", path, w->name,
                            ggml_type_name((enum ggml_type)t->type));
+    }
+    if (t->offset % COLD_ALIGN) {
+        return sluice_fail(m->err, SLUICE_ERR_FORMAT, "cold model: %s: damaged: tensor %s lies at an odd offset", path,
+                           w->name);
     }
     const int rc = cold_file(m->cold, t->shard, from->file, m->err);
     return rc ? rc : cold_compare(m, w, from, t);
@@ -317,32 +328,45 @@ static int cold_note(struct cold *c, const struct cold_matching *m, struct sluic
     return rc;
 }
 
+/* With the lock held and the headers read. */
+static int cold_match_all(struct cold *c, struct sluice_error *err) {
+    struct cold_matching m = {.cold = c, .err = err};
+    int rc = buffer_each_weight(cold_visit_check, &m);
+    if (rc) {
+        return rc;
+    }
+    if (m.missing && m.found) {
+        return sluice_fail(err, SLUICE_ERR_FORMAT, "cold model: %s: has no tensor %s", cold_path(), m.lost);
+    }
+    if (m.missing) {
+        return sluice_fail(err, SLUICE_ERR_FORMAT, "cold model: %s: holds none of the model's expert tensors (no %s)",
+                           cold_path(), m.lost);
+    }
+    if (m.compared && m.alike / m.compared < COLD_ALIKE) {
+        return sluice_fail(
+            err, SLUICE_ERR_FORMAT,
+            "cold model: %s: its experts are not this model's (their values agree to %.2f; copies to 0.8 "
+            "and more)",
+            cold_path(), m.alike / m.compared);
+    }
+    rc = buffer_each_weight(cold_visit_add, &m);
+    rc = rc ? rc : buffer_each_weight(cold_visit_sum, &m);
+    return rc ? rc : cold_note(c, &m, err);
+}
+
 int cold_match(struct cold *c, struct sluice_error *err) {
+    bool need = false;
     if (!c->engine) {
         return sluice_ok(err);
     }
-    struct cold_matching m = {.cold = c, .err = err};
     pthread_mutex_lock(&c->lock);
-    int rc = cold_read(c, err);
-    rc = rc ? rc : buffer_each_weight(cold_visit_check, &m);
-    if (rc == SLUICE_OK && m.missing) {
-        rc = m.found
-                 ? sluice_fail(err, SLUICE_ERR_FORMAT, "cold model: %s: has no tensor %s", cold_path(), m.lost)
-                 : sluice_fail(err, SLUICE_ERR_FORMAT,
-                               "cold model: %s: holds none of the model's expert tensors (no %s)", cold_path(), m.lost);
+    buffer_each_weight(cold_visit_need, &need);
+    int rc = SLUICE_OK;
+    if (need) { /* else a further context, or one without weights, by which a program sees what it needs */
+        rc = cold_read(c, err);
+        rc = rc ? rc : cold_match_all(c, err);
+        cold_close(c);
     }
-    if (rc == SLUICE_OK && m.model2 > 0 && m.dot / m.model2 < COLD_ALIKE) {
-        rc = sluice_fail(err, SLUICE_ERR_FORMAT,
-                         "cold model: %s: its experts are not this model's (their values agree to %.2f; copies to 0.8 "
-                         "and more)",
-                         cold_path(), m.dot / m.model2);
-    }
-    if (rc == SLUICE_OK && m.found) {
-        rc = buffer_each_weight(cold_visit_add, &m);
-        rc = rc ? rc : buffer_each_weight(cold_visit_sum, &m);
-        rc = rc ? rc : cold_note(c, &m, err);
-    }
-    cold_close(c);
     pthread_mutex_unlock(&c->lock);
     return rc ? rc : sluice_ok(err);
 }

@@ -26,29 +26,29 @@ struct cold_weight {
 struct cold {
     struct engine *engine;    /* the copies' bank, slots and lanes; NULL: no cold model is set */
     pthread_mutex_t lock;     /* guards the file while it is matched; taken before dense_lock */
-    struct sluice_gguf *gguf; /* its checked headers, once read; owned */
-    uint32_t *file;           /* by shard: index in the engine, UINT32_MAX: not opened; owned */
+    struct sluice_gguf *gguf; /* its checked headers, while it is matched; owned */
+    uint32_t *file;           /* likewise, by shard: index in the engine, UINT32_MAX: not opened; owned */
     /* the rest is guarded by the device's lock */
     char type[32];   /* what most of its bytes are, e.g. "Q2_K"; "" before a model was matched */
     uint64_t least;  /* slot memory without which no block can run, bytes */
     uint64_t budget; /* slot memory decided for it, bytes */
 };
 
+/* Where a weight comes from, for buffer_each_weight. */
+struct cold_origin {
+    const struct stream_file *file; /* the model's file */
+    uint64_t owner;                 /* which load it came from */
+    uint32_t top_k;                 /* experts per token that the load announced */
+};
+
 /* Make the engine, if the settings name a cold model. */
 int cold_setup(struct cold *c, const struct sluice_settings *s, struct sluice_error *err);
 
 /*
- * Find the copies of all expert tensors that have none yet. Reads the file's headers the first time. Fails,
+ * Find the copies of all expert tensors that have none yet. Reads the file's headers if there are any. Fails,
  * naming file and tensor, when it is damaged, not a copy of these models, or one of their own files.
  */
 int cold_match(struct cold *c, struct sluice_error *err);
-
-/* What a file has to be for one of the model's tensors. Called by buffer_each_weight for all of them. */
-struct cold_origin {
-    const struct stream_file *file; /* the model's, to compare with */
-    uint64_t owner;                 /* which load it came from */
-    uint32_t top_k;                 /* experts per token that the load announced */
-};
 
 /* These weights are freed: forget their copies. */
 void cold_forget(struct cold *c, struct stream_weight *const *w, size_t n);
@@ -56,7 +56,7 @@ void cold_forget(struct cold *c, struct stream_weight *const *w, size_t n);
 /* Slot memory without which no block can use copies. 0: no cold model in use. */
 uint64_t cold_least(struct cold *c);
 
-/* Slot memory that the copies have now. */
+/* Slot memory that the copies have now. Asks their engine, also under the other engine's lock: never the other way. */
 uint64_t cold_held(struct cold *c);
 
 /* How much of `budget`, for a bank of `bank` bytes, the copies get, noted for their engine. 0: no cold model in use. */

@@ -9,9 +9,10 @@
  *   collect_add_zeros      after each expert matmul: rows that nothing computes are set to zero
  *   collect_add_weighting  instead of the weighting: multiplies with `weight`
  *
- * A fate says what becomes of one routing. Another way of dealing with given-up experts (computing them from
- * somewhere else) is another fate: lossy_settle sets it, its rows are in places [route.n, route.n_all) as well,
- * and only LOSSY_DROP has weight 0 and rows of zeros.
+ * A fate says what becomes of one routing. With a cold model given-up experts are not left out but computed from
+ * their copies (cold_block.c), between those steps: acquired after lossy_settle, computed in place of the zeros; the
+ * weighting is the program's own then. Rows of given-up experts are in places [route.n, route.n_all) either way, and
+ * only LOSSY_DROP has weight 0 and rows of zeros.
  */
 #ifndef SLUICE_BACKEND_LOSSY_H
 #define SLUICE_BACKEND_LOSSY_H

@@ -45,7 +45,19 @@ rows=$(awk -F, '/^#/ || /^turn/ { next } $10 == 2 { n++; if ($9 != 0 && $9 != 19
 [ "$rows" = "$n" ] && ok "  route trace: $rows rows marked 2" || fail "  route trace: $rows, not $n"
 SLUICE_LOOKAHEAD=0 works "  without lookahead" "${run[@]}" --cold-model demo-Q2_K.gguf --drop-cold-experts 1 --route-trace t.csv
 if awk -F, -v share=1 -v kind=2 -f "$here/../gates/dropped.awk" t.csv >awk.txt; then ok "  rules"; else fail "  $(cat awk.txt)"; fi
-works "replay reads it" "$sluice" replay t.csv --budget 3
+
+# Substituted rows were never asked of the model's cache, and its part of the budget is what the trace says: so a replay has
+# the engine's counters.
+SLUICE_LOOKAHEAD=0 works "JSON, without lookahead" "${run[@]}" --cold-model demo-Q2_K.gguf --drop-cold-experts 1 --route-trace t.csv --json
+mv out.txt run.json
+budget=$(sed -n 's/.* cache_budget=\([0-9]*\) .*/\1/p' t.csv)
+[ "$budget" -lt $((3 << 20)) ] && ok "  copies have a part of the cache: $budget bytes are left" || fail "  the budget is $budget"
+works "  replay" "$sluice" replay t.csv --policy cycle --budget "${budget}B" --json
+for key in hits misses routed; do
+    a=$(part run.json generation $key)
+    b=$(sed -n '/^ *"generation": {/,/}/p' out.txt | grep -oE "\"$key\": *[0-9]+" | head -n 1 | sed 's/.*: *//')
+    [ -n "$a" ] && [ "$a" = "$b" ] && ok "  $key: $a" || fail "  $key: run $a, replay $b"
+done
 
 works "summary" "${run[@]}" --cold-model demo-Q2_K.gguf --drop-cold-experts 1
 expect "  copies" err.txt 'copies for [1-9][0-9]* of [1-9][0-9]* routings \([0-9.]+ %\), [0-9.]+ % of the weight, [0-9.]+ MiB of experts not read, [0-9.]+ MiB of copies read$'
