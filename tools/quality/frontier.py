@@ -194,17 +194,18 @@ STYLE = {  # series: colour, dash, marker
     "drop, renorm off": ("#1f6fb4", "", "circle"),
     "drop, renorm on, reproducible": ("#d9822b", "5 3", "open"),
     "drop, renorm off, reproducible": ("#d9822b", "", "circle"),
-    "cold model": ("#2a8f57", "", "diamond"),
-    "cold model, reproducible": ("#2a8f57", "5 3", "diamond"),
     "whole model quantised": ("#a13fa1", "", "square"),
 }
+
+
+COLD_COLOURS = ["#2a8f57", "#b0892b", "#7a4fb5"]
 
 
 def series(r):
     if r["method"] == "drop":
         return "drop, renorm " + r["renorm"] + (", reproducible" if r["reproducible"] == "yes" else "")
     if r["method"] == "cold":
-        return "cold model" + (", reproducible" if r["reproducible"] == "yes" else "")
+        return "cold model " + os.path.splitext(r["file"])[0] + (", reproducible" if r["reproducible"] == "yes" else "")
     return {"experts": "fewer experts per token", "whole": "whole model quantised"}[r["method"]]
 
 
@@ -256,8 +257,12 @@ def plot(args):
         y = py(min(floor))
         out.append('<path d="M%d %.1fH%d" stroke="black" stroke-dasharray="2 3"/>' % (left, y, width - right))
         out.append('<text x="%d" y="%.1f" font-size="11">lossless in another batch width: rounding</text>' % (left + 8, y - 5))
+    style = dict(STYLE)
+    for i, f in enumerate(sorted({r["file"] for r in rows if r["method"] == "cold"}, reverse=True)):
+        label, colour = "cold model " + os.path.splitext(f)[0], COLD_COLOURS[i % len(COLD_COLOURS)]
+        style[label], style[label + ", reproducible"] = (colour, "", "diamond"), (colour, "5 3", "diamond")
     legend, side = top + 14, left + 400
-    for label, (colour, dash, shape) in STYLE.items():
+    for label, (colour, dash, shape) in style.items():
         points = sorted(((float(r["mib_per_token"]), float(r["kl"]), float(r["kl_se"]), r) for r in rows if series(r) == label),
                         key=lambda p: p[0])
         if not points:
@@ -270,7 +275,7 @@ def plot(args):
             out.append('<path d="M%.1f %.1fV%.1f" stroke="%s"/>' % (px(x), py(low), py(kl + se), colour))
             out.append(mark(shape, px(x), py(kl), colour))
             text = {"experts": "K " + r["experts"], "whole": os.path.splitext(r["file"])[0]}.get(r["method"])
-            if r["method"] == "cold" and r["reproducible"] == "no" or r["method"] == "drop" and r["renorm"] == "off" and r["reproducible"] == "no":
+            if r["method"] == "cold" and r["reproducible"] == "no" and r["drop"] in ("0.25", "1") or r["method"] == "drop" and r["renorm"] == "off" and r["reproducible"] == "no":
                 text = "F " + r["drop"]
             if text:
                 below = r["method"] in ("drop", "cold")
