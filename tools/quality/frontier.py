@@ -225,7 +225,7 @@ def plot(args):
     floor = [float(r["kl"]) for r in read_csv(args.csv) if r["method"] == "rounding"]
     lossless = next(float(r["mib_per_token"]) for r in rows if r["method"] == "lossless")
     rows = [r for r in rows if r["method"] != "lossless" and float(r["kl"]) > 0]
-    width, height, left, right, top, bottom = 820, 520, 70, 20, 40, 55
+    width, height, left, right, top, bottom = 820, 620, 70, 20, 40, 155
     xs = [float(r["mib_per_token"]) for r in rows] + [lossless]
     kls = [float(r["kl"]) for r in rows]
     x_max = math.ceil(max(xs) * 10) / 10 + 0.05
@@ -249,7 +249,7 @@ def plot(args):
         out.append('<path d="M%.1f %dV%d" stroke="#eee"/>' % (x, top, height - bottom))
         if i % 2 == 0:
             out.append('<text x="%.1f" y="%d" text-anchor="middle">%.1f</text>' % (x, height - bottom + 17, i / 10))
-    out.append('<text x="%.1f" y="%d" text-anchor="middle">MiB read per token</text>' % ((left + width - right) / 2, height - 14))
+    out.append('<text x="%.1f" y="%d" text-anchor="middle">MiB read per token</text>' % ((left + width - right) / 2, height - bottom + 38))
     out.append('<text transform="translate(18 %.1f) rotate(-90)" text-anchor="middle">mean KL divergence, nats per token</text>' % ((top + height - bottom) / 2))
     out.append('<path d="M%.1f %dV%d" stroke="black" stroke-dasharray="2 3"/>' % (px(lossless), top, height - bottom))
     out.append('<text transform="translate(%.1f %d) rotate(-90)" font-size="11">lossless: KL 0</text>' % (px(lossless) - 5, top + 95))
@@ -261,7 +261,7 @@ def plot(args):
     for i, f in enumerate(sorted({r["file"] for r in rows if r["method"] == "cold"}, reverse=True)):
         label, colour = "cold model " + os.path.splitext(f)[0], COLD_COLOURS[i % len(COLD_COLOURS)]
         style[label], style[label + ", reproducible"] = (colour, "", "diamond"), (colour, "5 3", "diamond")
-    legend, side = top + 14, left + 400
+    shown = 0
     for label, (colour, dash, shape) in style.items():
         points = sorted(((float(r["mib_per_token"]), float(r["kl"]), float(r["kl_se"]), r) for r in rows if series(r) == label),
                         key=lambda p: p[0])
@@ -281,10 +281,11 @@ def plot(args):
                 below = r["method"] in ("drop", "cold")
                 out.append('<text x="%.1f" y="%.1f" font-size="11" fill="%s" text-anchor="%s">%s</text>' % (
                     px(x) + (-7 if below else 7), py(kl) + (13 if below else -5), colour, "end" if below else "start", text))
+        legend, side = height - bottom + 62 + 17 * (shown // 2), left + 360 * (shown % 2)
         out.append('<path d="M%d %dh26" stroke="%s" stroke-width="1.5" stroke-dasharray="%s"/>' % (side, legend, colour, dash or "none"))
         out.append(mark(shape, side + 13, legend, colour))
         out.append('<text x="%d" y="%d">%s</text>' % (side + 33, legend + 4, label))
-        legend += 17
+        shown += 1
     out.append("</svg>")
     with open(args.svg, "w", encoding="utf-8") as f:
         f.write("\n".join(out) + "\n")
