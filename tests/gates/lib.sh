@@ -143,3 +143,8 @@ tight_cache() { # MODEL
 third_cache() { # MODEL
     echo "SLUICE_FORCE_CACHE=1 SLUICE_CACHE=$(($(value_of window_bytes "$("$BIN/sluice-logits" --info "$1")") / 3))B"
 }
+
+# Room for every expert.
+whole_cache() { # MODEL
+    echo "SLUICE_CACHE=$(($(value_of window_bytes "$("$BIN/sluice-logits" --info "$1")") * 5 / 4))B"
+}
