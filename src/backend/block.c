@@ -424,7 +424,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
             if (x->held && !same) {
                 block_trace(x, g, i, w);
             }
-            if (x->held && x->route.T == 1 && !same) {
+            if (x->held && !same) {
                 foresee_next(&x->foresee, x->engine, node, w->group, x->route.K);
             }
         }

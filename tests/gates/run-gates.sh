@@ -206,9 +206,13 @@ gate_slots() {
     mkmoe slots --ff 96 --type-down Q8_0 --misalign 32 || return 0
     for n in 4 8; do
         three_caches "$n sequences" "" --seqs $n --decode 24 "$model"
+        # No batch has one token here: what is read ahead is guessed from several.
+        check "$n sequences, read ahead" "$(third_cache "$model")" "streams evicts hits foreseen" --seqs $n --decode 48 "$model"
+        check "$n sequences, not read ahead" "$(third_cache "$model") SLUICE_LOOKAHEAD=0" "streams evicts hits unforeseen" \
+            --seqs $n --decode 48 "$model"
         three_caches "$n sequences, joining" "" --seqs $n --join 7 --unified --decode 24 "$model"
         three_caches "$n sequences, joining, a cache each" "" --seqs $n --join 7 --decode 24 "$model"
-        for name in SLUICE_KERNEL=reference SLUICE_CACHE_POLICY=lru SLUICE_LOOKAHEAD=0 SLUICE_IO=uring; do
+        for name in SLUICE_KERNEL=reference SLUICE_CACHE_POLICY=lru SLUICE_IO=uring; do
             check "$n sequences, joining" "$(third_cache "$model") $name" "streams evicts hits" --seqs $n --join 7 --unified \
                 --decode 24 "$model"
         done
