@@ -394,7 +394,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         x->phase = x->route.T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
         if (status == GGML_STATUS_SUCCESS && !same) {
             foresee_learn(&x->foresee, node, w->group, w->n_expert);
-            step_block(&x->step, w->group, x->phase, (uint32_t)x->route.T);
+            step_block(&x->step, w->group, (uint32_t)x->route.T);
             const int rc = engine_begin_block(x->engine, w->group, x->phase, (uint32_t)x->route.T, err);
             status = block_status(rc);
         }
