@@ -17,7 +17,8 @@
 #   SETTINGS   more environment for the server, e.g. SLUICE_LOOKAHEAD=0
 #
 # Prints a line of a table per run. Columns: bytes read from disk per generated token; distinct experts per step as a
-# share of what as many single tokens would ask for; of the experts asked for, those found in the cache.
+# share of what as many single tokens would ask for; of the experts asked for, those found in the cache; tokens per second
+# of the steps' own time, which lacks the output head and sampling (docs/architecture.md, "Where the time goes").
 set -euo pipefail
 export LC_ALL=C
 model=${1:?usage: scripts/slots.sh MODEL, see the file for its environment}
@@ -71,19 +72,20 @@ run() { # CACHE SLOTS
     awk -F, -v slots="$2" -v cache="$1" -v token_experts="$token_experts" '
         /^#/ { next }
         !named { for (i = 1; i <= NF; i++) at[$i] = i; named = 1; next }
-        $at["tokens"] == slots { n++; read[n] = $at["read_bytes"]; routed[n] = $at["routed"]; hits[n] = $at["hits"] }
+        $at["tokens"] == slots { n++; read[n] = $at["read_bytes"]; routed[n] = $at["routed"]; hits[n] = $at["hits"]
+            wall[n] = $at["wall_s"] }
         END {
-            for (i = int(n / 4) + 1; i <= n; i++) { steps++; b += read[i]; r += routed[i]; h += hits[i] }
+            for (i = int(n / 4) + 1; i <= n; i++) { steps++; b += read[i]; r += routed[i]; h += hits[i]; t += wall[i] }
             if (!steps || !r) { print "no steps of " slots " tokens"; exit 1 }
-            printf "| %s | %d | %.2f | %.2f | %.1f | %d |\n", cache, slots, b / steps / slots / 1048576,
-                r / steps / slots / token_experts, 100 * h / r, steps
+            printf "| %s | %d | %.2f | %.2f | %.1f | %.2f | %d |\n", cache, slots, b / steps / slots / 1048576,
+                r / steps / slots / token_experts, 100 * h / r, steps * slots / t, steps
         }' "$csv"
 }
 
 # Experts that one token uses: layers times experts per token.
 token_experts=$("$bin/sluice" info "$model" | awk '$1 == "experts" && /per token/ { gsub(",", ""); print $6 * $8 }')
-echo "| cache MiB | slots | MiB per token | distinct of asked | hit % | steps |"
-echo "| --- | --- | --- | --- | --- | --- |"
+echo "| cache MiB | slots | MiB per token | distinct of asked | hit % | tok/s | steps |"
+echo "| --- | --- | --- | --- | --- | --- | --- |"
 for cache in ${CACHES:-0 2 4}; do
     for n in ${SLOTS:-1 2 4 8}; do
         run "$cache" "$n"

@@ -425,7 +425,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
                 block_trace(x, g, i, w);
             }
             if (x->held && !same) {
-                foresee_next(&x->foresee, x->engine, node, w->group, x->route.K);
+                foresee_next(&x->foresee, x->engine, node, w->group, x->route.K, x->route.n);
             }
         }
     }

@@ -40,8 +40,10 @@ void foresee_learn(struct foresee *f, const struct ggml_tensor *node, uint32_t g
 
 /*
  * The block of a token, or of at most FORESEE_ROWS, has its demand under way: guess the next block's experts by its
- * router on this block's input, and have them read when the lanes are idle.
+ * router on this block's input, and have them read when the lanes are idle: top_k of the token; of several the
+ * likeliest, half as many as the n_distinct experts that this block's tokens use.
  */
-void foresee_next(struct foresee *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k);
+void foresee_next(struct foresee *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k,
+                  uint32_t n_distinct);
 
 #endif
