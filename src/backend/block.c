@@ -446,7 +446,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         if (status == GGML_STATUS_SUCCESS && !same) {
             lossy_block(&x->lossy, w->group, x->route.T);
             foresee_learn(&x->foresee, node, w->group, w->n_expert);
-            step_block(&x->step, w->group, x->phase, (uint32_t)x->route.T);
+            step_block(&x->step, w->group, (uint32_t)x->route.T);
             const int rc = engine_begin_block(x->engine, w->group, x->phase, (uint32_t)x->route.T, err);
             status = block_status(rc);
         }
@@ -486,8 +486,8 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
             if (x->held && !same) {
                 block_trace(x, g, i, w);
             }
-            if (x->held && x->route.T == 1 && !same) {
-                foresee_next(&x->foresee, x->engine, node, w->group, x->route.K);
+            if (x->held && !same) {
+                foresee_next(&x->foresee, x->engine, node, w->group, x->route.K, x->route.n);
             }
         }
     }

@@ -9,6 +9,8 @@
 #include "ggml.h"
 #include "stream/engine.h"
 
+enum { FORESEE_ROWS = 8 }; /* tokens of a batch at most, to guess for it */
+
 /* What is known of a group's router. Tensors are the model's, which outlives its contexts. */
 struct foresee_router {
     const struct ggml_tensor *weight; /* [n_embd, n_expert]; NULL: not known */
@@ -23,7 +25,7 @@ struct foresee {
     struct foresee_router *router; /* by group */
     uint32_t n_groups;             /* entries */
     uint32_t last;                 /* the group of the block before; UINT32_MAX: none */
-    void *scratch;                 /* input, converted input, logits and picks */
+    void *scratch;                 /* input, converted input, logits, scores and picks */
     size_t scratch_bytes;          /* of it */
 };
 
@@ -37,9 +39,11 @@ void foresee_free(struct foresee *f);
 void foresee_learn(struct foresee *f, const struct ggml_tensor *node, uint32_t group, uint32_t n_expert);
 
 /*
- * The block of one token has its demand under way: guess the next block's experts by its router on
- * this block's input, and have them read when the lanes are idle.
+ * The block of a token, or of at most FORESEE_ROWS, has its demand under way: guess the next block's experts by its
+ * router on this block's input, and have them read when the lanes are idle: top_k of the token; of several the
+ * likeliest, half as many as the n_distinct experts that this block's tokens use.
  */
-void foresee_next(struct foresee *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k);
+void foresee_next(struct foresee *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k,
+                  uint32_t n_distinct);
 
 #endif

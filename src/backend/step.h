@@ -13,6 +13,12 @@
 #include "stream/engine.h"
 #include "stream/timing.h"
 
+/* What a context's steps so far tell about its model. Zeroed: nothing. */
+struct step_shape {
+    uint32_t last_group; /* the highest group of any block: the model's last MoE layer, once a step reached it */
+    bool narrows;        /* a block there had fewer rows than the step's first: only rows that want logits get there */
+};
+
 /* A step that is going on. Zeroed: none is. Used by one thread at a time. */
 struct step {
     bool open;               /* it has begun */
@@ -23,7 +29,8 @@ struct step {
     struct rusage usage;     /* of the process, at its beginning */
     uint32_t last_group;     /* found by the backend: group of its last block */
     uint32_t tokens;         /* likewise: rows of its first block */
-    enum engine_phase phase; /* likewise: of its first block */
+    uint32_t last_tokens;    /* likewise: rows of its last block */
+    struct step_shape shape; /* likewise: of the context, stays from step to step */
 };
 
 /* What is told about steps, for all contexts. In sluice_device. */
@@ -45,7 +52,7 @@ struct step_log {
  * thread is in a step that the program began (sluice_step_begin), that one gets the times.
  */
 void step_enter(struct step *own, double t);
-void step_block(struct step *own, uint32_t group, enum engine_phase phase, uint32_t rows);
+void step_block(struct step *own, uint32_t group, uint32_t rows);
 void step_leave(struct step *own, const struct timing *l);
 
 /* The context ends: so does its last step. */

@@ -129,6 +129,15 @@ if [ -f "$BIN/libsluice-preload.so" ] && ! ldd "$sluice" | grep -q 'lib[at]san';
     adds_up "  as the backend sees it" stock.csv
     expect "  says what it cannot see" stock.csv '^# steps=seen by the backend'
     expect "  names the architecture" stock.csv '^# architecture=qwen3moe$'
+    # Several sequences in a batch: a token of each is generation, one with a piece of a prompt in it is a prompt. Prompts of
+    # 12 tokens by 5, of which the first two batches of a sequence want no logits but of the others: 12 batches.
+    for n in 1 4; do
+        GGML_BACKEND_PATH=$(realpath "$BIN/libggml-sluice.so") SLUICE_CACHE=off SLUICE_QUIET=1 SLUICE_CSV=$dir/slots.csv \
+            works "$n sequences" "$BIN/sluice-logits" --seqs "$n" --join 5 --unified --prefill 12 --decode 6 --out logits "$model"
+        table "  a table" slots.csv
+        [ "$(grep -c ",generation,$n," slots.csv)" -eq 6 ] || fail "  not 6 steps of generation: $(cat slots.csv)"
+        [ "$(grep -c ",prompt," slots.csv)" -eq $((3 * n)) ] || fail "  not 3 batches for each prompt: $(cat slots.csv)"
+    done
     SLUICE_CSV=$dir/nothing/x.csv try "$sluice" exec -- "${complete[@]}"
     expect "  a file that cannot be made fails the load" err.txt 'nothing/x.csv: cannot write: No such file'
     if [ "$rc" -ne 0 ]; then ok "  with exit code $rc"; else fail "  exit code 0"; fi

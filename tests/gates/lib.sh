@@ -158,3 +158,8 @@ fixtures() { # sets $archs
     }
     echo "$stamp" >"$archs/stamp"
 }
+
+# Room for every expert.
+whole_cache() { # MODEL
+    echo "SLUICE_CACHE=$(($(value_of window_bytes "$("$BIN/sluice-logits" --info "$1")") * 5 / 4))B"
+}

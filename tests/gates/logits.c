@@ -10,8 +10,11 @@
  * several models in one process decode in turn, several contexts on one model (--parallel) decode
  * from threads at the same time. The tokens are pseudo-random, different for every session and
  * every sequence, so that no tokenizer is needed and sessions route differently; after the prompt
- * each sequence continues greedily. Repacking of weights is off (use_extra_bufts) unless asked for, because a
- * repacked resident run multiplies in another order than any streamed one can.
+ * each sequence continues greedily. With --join the sequences of a session do not begin together: one after another
+ * joins, chunk by chunk of its prompt, in batches that also hold the next token of those that are there, and only rows
+ * that continue a text want logits. That is how a server with several slots fills its batches, without its
+ * timing, on which it depends there who shares a batch with whom. Repacking of weights is off (use_extra_bufts) unless
+ * asked for, because a repacked resident run multiplies in another order than any streamed one can.
  *
  * A comparison of two broken runs succeeds, so a run that proves nothing fails here: logits that are
  * not finite, and rows in which all logits are equal.
@@ -41,7 +44,7 @@
 
 #define MAX_MODELS   4
 #define MAX_PARALLEL 16
-#define MAX_SEQS     2
+#define MAX_SEQS     16
 #define PATH_CAP     4096
 
 struct options {
@@ -53,6 +56,8 @@ struct options {
     int ubatch;   /* tokens per physical batch */
     int threads;  /* compute threads per context */
     int seqs;     /* sequences in every batch */
+    int join;     /* prompt tokens per batch while sequences join one after another; 0: they begin together */
+    bool unified; /* one KV cache for all sequences: a batch of theirs is not cut up */
     int parallel; /* contexts per model, each in its own thread when more than one */
     int resize;   /* seed of changes of the plug-in's budget; 0: none */
     int drop;     /* after half of the steps the plug-in leaves out below this many hundredths; -1: no change */
@@ -69,7 +74,7 @@ struct session {
     FILE *file;
     char path[PATH_CAP];
     int n_vocab;
-    int pos;                    /* tokens per sequence decoded so far */
+    int pos[MAX_SEQS];          /* tokens of each sequence decoded so far */
     uint32_t rng;               /* of the prompt's tokens */
     llama_token next[MAX_SEQS]; /* greedy choice for each sequence */
     bool ok;                    /* result of a threaded run */
@@ -86,7 +91,9 @@ static const char usage_text[] =
     "  --decode N             greedy steps after the prompt (8)\n"
     "  --ubatch N             tokens per physical batch (512)\n"
     "  --threads N            compute threads per context (2)\n"
-    "  --seqs 1|2             sequences in every batch (1)\n"
+    "  --seqs N               sequences in every batch, at most 16 (1)\n"
+    "  --join N               sequences join one after another, N prompt tokens in a batch with the others' next\n"
+    "  --unified              one KV cache for all sequences, so that they share batches of any shape\n"
     "  --parallel N           N contexts per model, decoding at once from N threads (1)\n"
     "  --resize SEED          change the plug-in's cache budget at random, between and during tokens\n"
     "  --drop-later N         after half of the greedy steps, have the plug-in leave out experts below N/100\n"
@@ -119,13 +126,22 @@ static bool parse_int(const char *text, int low, int high, int *out) {
 /* Returns -1 to go on, else the exit code. */
 static int parse_options(int argc, char **argv, struct options *o) {
     static const struct option longs[] = {
-        {"out", required_argument, 0, 'o'},      {"prefill", required_argument, 0, 'p'},
-        {"decode", required_argument, 0, 'd'},   {"ubatch", required_argument, 0, 'u'},
-        {"threads", required_argument, 0, 't'},  {"seqs", required_argument, 0, 's'},
-        {"parallel", required_argument, 0, 'n'}, {"load-mode", required_argument, 0, 'l'},
-        {"resize", required_argument, 0, 'z'},   {"drop-later", required_argument, 0, 'c'},
-        {"repack", no_argument, 0, 'r'},         {"info", no_argument, 0, 'i'},
-        {"help", no_argument, 0, 'h'},           {0, 0, 0, 0},
+        {"out", required_argument, 0, 'o'},
+        {"prefill", required_argument, 0, 'p'},
+        {"decode", required_argument, 0, 'd'},
+        {"ubatch", required_argument, 0, 'u'},
+        {"threads", required_argument, 0, 't'},
+        {"seqs", required_argument, 0, 's'},
+        {"join", required_argument, 0, 'j'},
+        {"unified", no_argument, 0, 'k'},
+        {"parallel", required_argument, 0, 'n'},
+        {"load-mode", required_argument, 0, 'l'},
+        {"resize", required_argument, 0, 'z'},
+        {"drop-later", required_argument, 0, 'c'},
+        {"repack", no_argument, 0, 'r'},
+        {"info", no_argument, 0, 'i'},
+        {"help", no_argument, 0, 'h'},
+        {0, 0, 0, 0},
     };
     int c;
     bool ok = true;
@@ -148,6 +164,12 @@ static int parse_options(int argc, char **argv, struct options *o) {
             break;
         case 's':
             ok = parse_int(optarg, 1, MAX_SEQS, &o->seqs);
+            break;
+        case 'j':
+            ok = parse_int(optarg, 1, 65536, &o->join);
+            break;
+        case 'k':
+            o->unified = true;
             break;
         case 'n':
             ok = parse_int(optarg, 1, MAX_PARALLEL, &o->parallel);
@@ -209,13 +231,14 @@ static llama_token random_token(struct session *s) {
     return (llama_token)((s->rng >> 8) % (uint32_t)s->n_vocab);
 }
 
-static void batch_add(struct session *s, llama_token token, int pos, int seq) {
+/* The next token of a sequence. */
+static void batch_add(struct session *s, llama_token token, int seq, bool logits) {
     struct llama_batch *b = &s->batch;
     b->token[b->n_tokens] = token;
-    b->pos[b->n_tokens] = pos;
+    b->pos[b->n_tokens] = s->pos[seq]++;
     b->n_seq_id[b->n_tokens] = 1;
     b->seq_id[b->n_tokens][0] = seq;
-    b->logits[b->n_tokens] = 1;
+    b->logits[b->n_tokens] = logits;
     b->n_tokens++;
 }
 
@@ -243,53 +266,76 @@ static bool write_row(struct session *s, const float *row, llama_token *best) {
     return false;
 }
 
-/* Decode the session's batch, `per_seq` consecutive rows for each sequence, and write the logits of every row. */
-static bool run_batch(struct session *s, int per_seq) {
+/* Decode the session's batch and write the logits of every row that wants them. */
+static bool run_batch(struct session *s) {
+    const struct llama_batch *b = &s->batch;
     resize_between();
     int rc = llama_decode(s->ctx, s->batch);
     if (rc) {
-        complain("%s: llama_decode returned %d at position %d", s->path, rc, s->pos);
+        complain("%s: llama_decode returned %d at position %d", s->path, rc, (int)b->pos[0]);
         return false;
     }
-    for (int i = 0; i < s->batch.n_tokens; i++) {
-        const float *row = llama_get_logits_ith(s->ctx, i);
-        if (!row) {
+    for (int i = 0; i < b->n_tokens; i++) {
+        const float *row = b->logits[i] ? llama_get_logits_ith(s->ctx, i) : NULL;
+        if (b->logits[i] && !row) {
             complain("%s: no logits for row %d", s->path, i);
             return false;
         }
-        if (!write_row(s, row, &s->next[i / per_seq]))
+        if (row && !write_row(s, row, &s->next[b->seq_id[i][0]]))
             return false;
     }
-    s->pos += per_seq;
     return true;
 }
 
-static bool prefill(struct session *s) {
+/* A batch of the next token of the first n sequences, to be run or added to. */
+static void batch_begin(struct session *s, int n) {
     s->batch.n_tokens = 0;
+    for (int seq = 0; seq < n; seq++)
+        batch_add(s, s->next[seq], seq, true);
+}
+
+/* One sequence after another reads its prompt, in chunks, beside the next tokens of those before it. */
+static bool join(struct session *s) {
+    bool ok = true;
+    for (int seq = 0; seq < s->opt->seqs; seq++) {
+        for (int left = s->opt->prefill; ok && left;) {
+            batch_begin(s, seq);
+            for (int i = 0; i < s->opt->join && left; i++)
+                batch_add(s, random_token(s), seq, --left == 0);
+            ok = run_batch(s);
+        }
+    }
+    return ok;
+}
+
+static bool prefill(struct session *s) {
+    if (s->opt->join)
+        return join(s);
+    batch_begin(s, 0);
     for (int seq = 0; seq < s->opt->seqs; seq++)
         for (int i = 0; i < s->opt->prefill; i++)
-            batch_add(s, random_token(s), i, seq);
-    return run_batch(s, s->opt->prefill);
+            batch_add(s, random_token(s), seq, true);
+    return run_batch(s);
 }
 
 static bool step(struct session *s) {
-    s->batch.n_tokens = 0;
-    for (int seq = 0; seq < s->opt->seqs; seq++)
-        batch_add(s, s->next[seq], s->pos, seq);
-    return run_batch(s, 1);
+    batch_begin(s, s->opt->seqs);
+    return run_batch(s);
 }
 
 static bool open_session(struct session *s, const struct options *o, struct llama_model *model, int index, int total) {
-    const int per_batch = o->prefill * o->seqs;
+    const int joining = o->join ? (o->prefill + o->join - 1) / o->join * o->seqs : 0; /* batches until all are there */
+    const int per_batch = o->join ? o->join + o->seqs : o->prefill * o->seqs;
     s->opt = o, s->model = model;
     s->rng = 12345u + 7919u * (uint32_t)index;
     snprintf(s->path, sizeof(s->path), total > 1 ? "%s.%d" : "%s", o->out, index);
     s->n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
     struct llama_context_params p = llama_context_default_params();
-    p.n_ctx = (uint32_t)((o->prefill + o->decode + 255) / 256 * 256 * o->seqs);
+    p.n_ctx = (uint32_t)((o->prefill + joining + o->decode + 255) / 256 * 256 * o->seqs);
     p.n_batch = (uint32_t)(per_batch > o->ubatch ? per_batch : o->ubatch);
     p.n_ubatch = (uint32_t)o->ubatch;
     p.n_seq_max = (uint32_t)o->seqs;
+    p.kv_unified = o->unified;
     p.n_threads = p.n_threads_batch = o->threads;
     s->ctx = llama_init_from_model(model, p);
     if (!s->ctx) {

@@ -5,6 +5,7 @@
 #   types        every quantisation, from sluice-mkmoe
 #   layouts      slices that fill no pages, odd offsets, fused gate/up, shards
 #   shapes       top-k, batch widths, sequences, threads, who reads and how many at once, buffered reads
+#   slots        every MoE fixture with 4 and 8 sequences in a batch, that join one after another as in a server
 #   concurrency  several models and contexts in one process
 #   dense        dense weights in memory of the process and in the page cache, what is where in the end
 #   matrix       kernel, who reads, policy, lookahead, dense weights, budget: each with each, and with several contexts
@@ -165,6 +166,46 @@ gate_shapes() {
     done
     check "room for all" "SLUICE_CACHE=1GiB" "streams hits" "$model"
     check "auto" "" "streams" "$model"
+}
+
+# Batches as a server with several slots makes them, without its timing (--join of sluice-logits): one sequence's
+# prompt beside the others' next tokens, then a token of each. Where a batch's experts do not all fit, a window
+# moves over them; so both, for every architecture; and each optimisation off, for one.
+gate_slots() {
+    local name tensors n=0 due off="SLUICE_CACHE=off"
+    local four="--seqs 4 --join 5 --prefill 12 --decode 4" eight="--seqs 8 --join 5 --unified --prefill 12 --decode 4"
+    fixtures
+    due=$(awk '$1 == "models" { print $2 }' "$here/streaming-models.txt")
+    while read -r name tensors; do
+        n=$((n + 1))
+        model=$archs/$name.gguf
+        # shellcheck disable=SC2086 # options are words
+        check "$name, 4 sequences" "$off" "streams tensors=$tensors" $four "$model"
+        # shellcheck disable=SC2086
+        check "$name, 4 sequences" "$(whole_cache "$model")" "streams hits tensors=$tensors" $four "$model"
+        # shellcheck disable=SC2086
+        check "$name, 8 sequences" "$(tight_cache "$model")" "streams tensors=$tensors" $eight "$model"
+    done < <(grep -E '^[^ #]+ [0-9]+$' "$here/streaming-models.txt" | grep -v '^models ')
+    [ "$n" = "$due" ] || fail "streaming-models.txt says $due models, $n were compared"
+
+    mkmoe slots --ff 96 --type-down Q8_0 --misalign 32 || return 0
+    for n in 4 8; do
+        three_caches "$n sequences" "" --seqs $n --decode 24 "$model"
+        # No batch has one token here: what is read ahead is guessed from several.
+        check "$n sequences, read ahead" "$(third_cache "$model")" "streams evicts hits foreseen" --seqs $n --decode 48 "$model"
+        check "$n sequences, not read ahead" "$(third_cache "$model") SLUICE_LOOKAHEAD=0" "streams evicts hits unforeseen" \
+            --seqs $n --decode 48 "$model"
+        three_caches "$n sequences, joining" "" --seqs $n --join 7 --unified --decode 24 "$model"
+        three_caches "$n sequences, joining, a cache each" "" --seqs $n --join 7 --decode 24 "$model"
+        for name in SLUICE_KERNEL=reference SLUICE_CACHE_POLICY=lru SLUICE_IO=uring; do
+            check "$n sequences, joining" "$(third_cache "$model") $name" "streams evicts hits" --seqs $n --join 7 --unified \
+                --decode 24 "$model"
+        done
+    done
+    check "budgets, 8 sequences" "$(third_cache "$model")" "streams resized" --seqs 8 --join 7 --unified --decode 24 \
+        --resize 5 "$model"
+    check "8 sequences, two contexts" "$(third_cache "$model")" "streams evicts" --seqs 8 --join 7 --parallel 2 --threads 1 \
+        "$model"
 }
 
 gate_concurrency() {
@@ -329,13 +370,13 @@ gate_subset() {
 }
 
 case ${1:-} in
-archs | types | layouts | shapes | concurrency | dense | matrix | subset)
+archs | types | layouts | shapes | slots | concurrency | dense | matrix | subset)
     begin "gate-$1"
     "gate_$1"
     finish
     ;;
 *)
-    sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,16s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

@@ -55,12 +55,13 @@ compare() {
     streamed "$name" && ok "$name: $(wc -c <"$dir/$name.want") equal bytes"
 }
 
-# Start a server (COMMAND is `env` and its settings) on a free port that it picks itself, ask for one
-# completion, stop it. The answer's tokens and their probabilities go to FILE.
-ask_server() { # FILE LOG COMMAND...
-    local file=$1 log=$2 url=""
+# Start a server (COMMAND is `env` and its settings) on a free port that it picks itself. False: it does not answer.
+url=
+start_server() { # SLOTS LOG COMMAND...
+    local slots=$1 log=$2
     shift 2
-    "$@" "$LLAMA_BIN/llama-server" "${common[@]}" --host 127.0.0.1 --port 0 -c 512 -np 1 >"$log" 2>&1 </dev/null &
+    url=
+    "$@" "$LLAMA_BIN/llama-server" "${common[@]}" --host 127.0.0.1 --port 0 -c $((512 * slots)) -np "$slots" >"$log" 2>&1 </dev/null &
     server=$!
     for _ in $(seq 600); do
         url=$(grep -oE 'http://127\.0\.0\.1:[0-9]+' "$log" | head -n 1 || true)
@@ -69,11 +70,26 @@ ask_server() { # FILE LOG COMMAND...
         url=
         sleep 0.2
     done
-    if [ -n "$url" ]; then
-        curl -sf "$url/completion" -H 'Content-Type: application/json' -d '{
-            "prompt": "The quick brown fox jumps over the lazy dog.", "n_predict": 24, "temperature": 0,
-            "seed": 1, "cache_prompt": false, "return_tokens": true, "n_probs": 4}' >"$file.json" || true
-        grep -oE '"tokens": *\[[0-9, ]+\]|"logprob": *[-0-9.e]+' "$file.json" >"$file" || true
+    [ -n "$url" ]
+}
+
+# Completions of a text, or of a list of texts, which are begun in one batch. The answer goes to FILE.json, its tokens
+# and their probabilities to FILE.
+ask() { # FILE PROMPT
+    curl -sf "$url/completion" -H 'Content-Type: application/json' -d '{
+        "prompt": '"$2"', "n_predict": 24, "ignore_eos": true, "temperature": 0,
+        "seed": 1, "cache_prompt": false, "return_tokens": true, "n_probs": 4}' >"$1.json" || true
+    grep -oE '"tokens": *\[[0-9, ]+\]|"logprob": *[-0-9.e]+' "$1.json" >"$1" || true
+    [ -s "$1" ]
+}
+
+# Start a server with one slot, ask it for one completion, stop it.
+ask_server() { # FILE LOG COMMAND...
+    local file=$1 log=$2
+    shift 2
+    rm -f "$file"
+    if start_server 1 "$log" "$@"; then
+        ask "$file" '"The quick brown fox jumps over the lazy dog."' || true
     fi
     stop_server
     [ -s "$file" ]
@@ -108,6 +124,53 @@ check_server() {
     streamed llama-server && ok "llama-server: $(wc -l <"$dir/server.want") equal lines of tokens and probabilities"
 }
 
+# The i-th of several different texts.
+text() { # I
+    head -c $((300 + 60 * $1)) "$here/lib.sh" | tail -c $((40 + 20 * $1)) | tr -cd 'a-z \n' | tr '\n' ' '
+}
+
+# Does an answer hold N completions of 24 tokens each?
+complete() { # FILE N
+    [ "$(grep -oE '"tokens_predicted": *24[^0-9]' "$1.json" | wc -l)" = "$2" ] && [ "$(grep -c '"tokens"' "$1")" = "$2" ] &&
+        ! grep -q '"error"' "$1.json"
+}
+
+# Several slots at once. One request with a list of texts makes batches that do not depend on timing - the server
+# begins all of them together - so every token and probability must be that of the server without the plug-in. Requests that
+# come by themselves share batches as it happens, and other batches may round otherwise: of these is
+# asked that each is answered in full.
+check_slots() { # SLOTS
+    local n=$1 i list="" pids=() pid rc=0
+    for ((i = 0; i < n; i++)); do list="$list${list:+, }\"$(text "$i")\""; done
+    start_server "$n" "$dir/slots.want.log" env && ask "$dir/slots.want" "[$list]" && complete "$dir/slots.want" "$n" || rc=1
+    stop_server
+    [ "$rc" = 0 ] || { fail "llama-server, $n slots, without the plug-in: $(last_line "$dir/slots.want.log")"; return 0; }
+    stats=$dir/slots.json
+    rm -f "$stats" "$dir"/slots.csv
+    if start_server "$n" "$dir/slots.got.log" env GGML_BACKEND_PATH="$plugin" SLUICE_STATS="$stats" SLUICE_QUIET=1 \
+        SLUICE_CSV="$dir/slots.csv" "${settings[@]}"; then
+        ask "$dir/slots.got" "[$list]" || true
+        for ((i = 0; i < n; i++)); do
+            ask "$dir/alone.$i" "\"$(text "$i")\"" &
+            pids+=($!)
+        done
+        for pid in "${pids[@]}"; do wait "$pid" || true; done
+    fi
+    stop_server
+    if cmp "$dir/slots.want" "$dir/slots.got"; then
+        ok "llama-server, $n slots at once: $(wc -l <"$dir/slots.want") equal lines of tokens and probabilities"
+    else
+        fail "llama-server, $n slots: answers something else: $(last_line "$dir/slots.got.log")"
+    fi
+    # The first token of each text comes from the prompts' batch.
+    i=$(grep -c ",generation,$n," "$dir/slots.csv" || true)
+    if [ "$i" -ge 23 ]; then ok "  $i batches of $n tokens"; else fail "  $i batches of $n tokens, not 23"; fi
+    for ((i = 0; i < n; i++)); do
+        complete "$dir/alone.$i" 1 || { fail "  request $i of $n by itself: $(head -c 300 "$dir/alone.$i.json")"; return 0; }
+    done
+    streamed "llama-server, $n slots" && ok "  $n requests by themselves are answered in full"
+}
+
 check_bench() {
     with llama-bench "$LLAMA_BIN/llama-bench" -m "$model" -t 2 -p 32 -n 8 -r 1 -o jsonl >"$dir/bench.got" \
         2>"$dir/bench.log" </dev/null || {
@@ -130,4 +193,6 @@ compare llama-completion '^The quick.*' "$LLAMA_BIN/llama-completion" "${common[
     -p 'The quick brown fox jumps over the lazy dog.'
 check_bench
 check_server
+check_slots 4
+check_slots 8
 finish
