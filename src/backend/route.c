@@ -8,7 +8,8 @@
  * Ids come from a computation on untrusted weights. ggml only asserts their range in debug builds;
  * here one out of range is an error, since it would name memory that is not a slot.
  *
- * Rows of one expert stay in token order, as ggml's own grouping has them.
+ * Rows of one expert stay in token order, as ggml's own grouping has them. One token's experts stay in the router's
+ * order, likeliest first; those of several are sorted, which is the order of their weights in the file.
  */
 #include "backend/route.h"
 
@@ -45,6 +46,24 @@ static bool route_reserve(struct route *r, int64_t n_expert, int64_t rows) {
     return true;
 }
 
+/* Number the places by expert. first[] holds counts; expert[] those of the sorted ones meanwhile. */
+static void route_sort(struct route *r, uint32_t n_expert) {
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < n_expert; e++) {
+        if (r->index[e] >= 0) {
+            r->expert[n++] = r->first[r->index[e]];
+        }
+    }
+    n = 0;
+    for (uint32_t e = 0; e < n_expert; e++) {
+        if (r->index[e] >= 0) {
+            r->first[n] = r->expert[n];
+            r->expert[n] = (int32_t)e;
+            r->index[e] = (int32_t)n++;
+        }
+    }
+}
+
 int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, struct sluice_error *err) {
     r->K = ids->ne[0];
     r->T = ids->ne[1];
@@ -67,6 +86,9 @@ int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert
             }
             r->first[r->index[e]]++;
         }
+    }
+    if (r->T > 1) {
+        route_sort(r, n_expert);
     }
     /* Counts to starts, then fill in token order. */
     int32_t at = 0;

@@ -10,7 +10,7 @@
 
 /*
  * Which rows go to which expert. A row is (token, rank): number token * K + rank. The distinct
- * experts are numbered by place, in order of first use. Grows as needed, never shrinks: no
+ * experts are numbered by place: of one token in its order, of several by expert. Grows as needed, never shrinks: no
  * allocation per token.
  */
 struct route {

@@ -214,12 +214,25 @@ void fixture_choose(uint64_t *seed, int32_t *expert, uint32_t n) {
     }
 }
 
+int fixture_begin_block(struct fixture *f, uint32_t group, const int32_t *expert, uint32_t n,
+                        struct sluice_error *err) {
+    int32_t first[EXPERTS + 1], list[EXPERTS];
+    for (uint32_t i = 0; i <= n; i++) {
+        first[i] = (int32_t)i;
+        if (i < n) {
+            list[i] = (int32_t)i;
+        }
+    }
+    const struct engine_routing r = {.tokens = 1, .top_k = n, .n = n, .expert = expert, .first = first, .list = list};
+    return engine_begin_block(f->e, group, ENGINE_GENERATION, &r, err);
+}
+
 bool fixture_block(struct fixture *f, int layer, const int32_t *expert, uint32_t n) {
     uint32_t slot[EXPERTS], granted = 0;
     struct sluice_error err;
     const struct engine_want w = fixture_want(f, layer, expert, n);
-    if (engine_begin_block(f->e, w.group, ENGINE_GENERATION, 1, &err) ||
-        engine_acquire(f->e, &w, slot, &granted, &err) || granted != n) {
+    if (fixture_begin_block(f, w.group, expert, n, &err) || engine_acquire(f->e, &w, slot, &granted, &err) ||
+        granted != n) {
         return false;
     }
     bool ok = true;

@@ -56,6 +56,9 @@ bool fixture_right(struct engine *e, uint32_t slot, int layer, int expert);
 /* n distinct experts. */
 void fixture_choose(uint64_t *seed, int32_t *expert, uint32_t n);
 
+/* A block of one token that is routed to these experts begins. */
+int fixture_begin_block(struct fixture *f, uint32_t group, const int32_t *expert, uint32_t n, struct sluice_error *err);
+
 /* A whole block, from its beginning to its release, of which every byte is checked. False: something was wrong. */
 bool fixture_block(struct fixture *f, int layer, const int32_t *expert, uint32_t n);
 
