@@ -89,6 +89,7 @@ struct sluice_settings {
     uint64_t cache_bytes;         /* bytes of slot memory, with SLUICE_CACHE_FIXED only */
     uint64_t floor_bytes;         /* bytes that SLUICE_CACHE_AUTO leaves free; 0: chosen from the limit */
     uint64_t memory_bytes;        /* bytes that this process may use in all; 0: what machine and cgroup leave */
+    uint64_t staging_bytes;       /* bytes of the cache that the experts of one prompt block may take anew at a time */
     enum sluice_dense dense;      /* see above */
     enum sluice_policy policy;    /* which bundle is evicted */
     bool force_cache;             /* accept a budget under one token's demand */
@@ -110,8 +111,8 @@ struct sluice_settings {
                                          are computed from their copies in it. "": none */
 };
 
-/* Fill *s with the defaults: cache auto, dense anon, policy cycle, lookahead, direct I/O, 4 reads in flight, lossless.
- */
+/* Fill *s with the defaults: cache auto, staging 256 MiB, dense anon, policy cycle, lookahead, direct I/O, 4 reads in
+ * flight, lossless. */
 SLUICE_API void sluice_settings_default(struct sluice_settings *s);
 
 /*
@@ -121,6 +122,7 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_CACHE         auto | off | 0 | SIZE            SIZE: 2000MiB, 4GiB, 4G, 2048 (MiB)
  *   SLUICE_CACHE_FLOOR   SIZE                              left free by auto
  *   SLUICE_MEMORY        SIZE                              ceiling for the whole process
+ *   SLUICE_STAGING       SIZE                              cache memory that a prompt passes through at a time
  *   SLUICE_DENSE         anon | mmap | lock
  *   SLUICE_CACHE_POLICY  cycle | lru
  *   SLUICE_FORCE_CACHE   0 | 1
@@ -141,7 +143,7 @@ SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice
 
 /*
  * Set one setting from text, by the same names and rules as the environment, in lower case without
- * the prefix: "cache", "cache_floor", "memory", "dense", "cache_policy", "force_cache", "lookahead", "io",
+ * the prefix: "cache", "cache_floor", "memory", "staging", "dense", "cache_policy", "force_cache", "lookahead", "io",
  * "io_threads", "direct_io", "kernel", "publish", "quiet", "drop_cold_experts", "drop_renorm",
  * "drop_in_prefill", "drop_reproducible", "cold_model". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s
  * unchanged.

@@ -79,6 +79,7 @@ static void pool_use(struct pool *p, uint32_t layer, uint32_t bundle, uint32_t p
         p->used += p->size[layer];
     }
     p->pinned[bundle] = 1;
+    policy_use(p->policy, layer, bundle, 0);
     policy_touch(p->policy, bundle, layer, bundle);
 }
 
@@ -86,8 +87,8 @@ static void run_block(const struct question *q, struct pool *hot, struct pool *c
     const struct trace *t = q->t;
     const uint32_t layer = t->rows[first].layer, per_layer = t->head.n_expert;
     const bool count = t->rows[first].phase == TRACE_GENERATION;
-    policy_visit(hot->policy, layer);
-    policy_visit(cold->policy, layer);
+    policy_visit(hot->policy, layer, 1);
+    policy_visit(cold->policy, layer, 1);
     for (size_t at = first; at < end;) {
         const size_t next = blocks_token_end(t, at, end);
         size_t top = at;

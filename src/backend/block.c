@@ -10,8 +10,8 @@
  * Two ways to hold experts:
  *   held     all routed experts of the block fit in the cache at once: acquired together, with all
  *            parts that the split will use, so that every read of the block is under way at once
- *   rolling  more experts than slots (a prompt against a small cache): per node, a window of
- *            experts moves over the list (window.c); each is released as soon as its rows are done
+ *   rolling  more experts than slots, or more missing than may pass through at once (a prompt): per node, a
+ *            window of experts moves over the list (window.c); each is released as soon as its rows are done
  *
  * The reference path, for types and shapes that the kernel cannot do or for which trial.c found other
  * bytes, and to compare with: every expert becomes a MUL_MAT_ID of its own over a one-expert weight
@@ -42,13 +42,12 @@
 #include "stream/clock.h"
 #include "stream/error.h"
 
-enum { BLOCK_WINDOW = 64 }; /* experts held at once in rolling mode, at most */
-
 struct block_exec {
     struct engine *engine;      /* holds the experts */
     struct collect collect;     /* nodes to run */
     struct trial trial;         /* whether the kernel computes ggml's bytes */
     struct window window;       /* for nodes whose experts do not fit at once */
+    struct window_kept kept;    /* what such a block found in memory */
     struct foresee foresee;     /* guesses the next block's experts */
     struct step step;           /* what this context computes, where nobody says where steps begin */
     struct tracing_place place; /* likewise, for the route trace */
@@ -63,6 +62,8 @@ struct block_exec {
     uint32_t group;                /* whose experts */
     uint32_t done_parts;           /* parts computed so far in this visit, a bit mask */
     enum engine_phase phase;       /* one token or several */
+    uint32_t last_group;           /* of the block before */
+    int64_t step_tokens;           /* tokens of the first block of this step */
     struct route route;            /* rows by expert */
     uint32_t *slot;                /* by place: its slot while held, or UINT32_MAX */
     uint8_t *state;                /* by place: enum todo for the current node */
@@ -70,7 +71,7 @@ struct block_exec {
     uint32_t *granted;             /* the same */
     uint8_t *found;                /* by place: enum engine_found, at the first acquire of the block */
     uint8_t *found_wanted;         /* scratch of rolling mode: the same, of wanted */
-    uint32_t cap_places;           /* entries of the six */
+    uint32_t cap_places;           /* entries of the six, and of kept.slot */
     bool held;                     /* slot[] holds all of them */
 };
 
@@ -117,6 +118,7 @@ void block_destroy(struct block_exec *x) {
     cold_block_free(&x->cold);
     route_free(&x->route);
     free(x->slot);
+    free(x->kept.slot);
     free(x->state);
     free(x->wanted);
     free(x->granted);
@@ -151,7 +153,9 @@ static enum ggml_status block_route(struct block_exec *x, const struct ggml_tens
         x->found = found ? found : x->found;
         uint8_t *found_wanted = reallocarray(x->found_wanted, n_expert, sizeof *found_wanted);
         x->found_wanted = found_wanted ? found_wanted : x->found_wanted;
-        if (!slot || !state || !wanted || !granted || !found || !found_wanted) {
+        uint32_t *kept = reallocarray(x->kept.slot, n_expert, sizeof *kept);
+        x->kept.slot = kept ? kept : x->kept.slot;
+        if (!slot || !kept || !state || !wanted || !granted || !found || !found_wanted) {
             return GGML_STATUS_ALLOC_FAILED;
         }
         x->cap_places = n_expert;
@@ -161,6 +165,7 @@ static enum ggml_status block_route(struct block_exec *x, const struct ggml_tens
 
 static void block_release_all(struct block_exec *x) {
     cold_block_release(&x->cold);
+    window_let_go(&x->kept, x->engine);
     if (x->held) {
         engine_release(x->engine, x->slot, x->route.n);
         x->held = false;
@@ -187,7 +192,8 @@ static uint32_t block_parts_ahead(struct ggml_cgraph *g, int i, const struct ggm
 static enum ggml_status block_refill(struct block_exec *x, const struct stream_weight *w, uint32_t *open, bool first,
                                      struct sluice_error *err) {
     uint32_t n = 0, got = 0;
-    for (uint32_t i = 0; i < x->route.n && n + *open < BLOCK_WINDOW; i++) {
+    const uint32_t most = engine_staging(x->engine, w->group);
+    for (uint32_t i = 0; i < x->route.n && n + *open < most; i++) {
         if (x->state[i] == TODO_WAITING) {
             x->wanted[n++] = x->route.expert[i];
         }
@@ -195,16 +201,20 @@ static enum ggml_status block_refill(struct block_exec *x, const struct stream_w
     if (n == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    const struct engine_want want = {.group = w->group,
-                                     .parts = 1u << w->part,
-                                     .expert = x->wanted,
-                                     .n = n,
-                                     .phase = x->phase,
-                                     .first = first,
-                                     .wait = *open == 0,
-                                     .slept_s = &x->slept_s,
-                                     .found = x->found_wanted};
-    const int rc = engine_acquire(x->engine, &want, x->granted, &got, err);
+    struct engine_want want = {.group = w->group,
+                               .parts = 1u << w->part,
+                               .expert = x->wanted,
+                               .n = n,
+                               .phase = x->phase,
+                               .first = first,
+                               .wait = *open == 0 && x->kept.n == 0,
+                               .slept_s = &x->slept_s,
+                               .found = x->found_wanted};
+    int rc = engine_acquire(x->engine, &want, x->granted, &got, err);
+    if (rc == SLUICE_OK && got == 0 && *open == 0 && window_let_go(&x->kept, x->engine)) {
+        want.wait = true;
+        rc = engine_acquire(x->engine, &want, x->granted, &got, err);
+    }
     if (rc) {
         return block_status(rc);
     }
@@ -370,7 +380,7 @@ static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgrap
     if (!x->held) {
         const struct engine_want want = {
             .group = w->group, .parts = parts, .phase = x->phase, .first = first, .found = first ? x->found : NULL};
-        window_begin(&x->window, &want);
+        window_begin(&x->window, x->engine, &want, &x->kept);
         j->window = &x->window;
     }
     kernel_add(x->collect.tensors, x->collect.graph, j);
@@ -426,6 +436,28 @@ static enum ggml_status block_add_given_up(struct block_exec *x, struct ggml_cgr
     return status;
 }
 
+/* A block begins: to be told to whoever follows the blocks. */
+static enum ggml_status block_begin(struct block_exec *x, const struct ggml_tensor *node, const struct stream_weight *w,
+                                    struct sluice_error *err) {
+    if (w->group <= x->last_group || x->step_tokens == 0) {
+        x->step_tokens = x->route.T;
+    }
+    x->last_group = w->group;
+    /* The last layer of a prompt often has one token only: the one whose logits are asked for. */
+    x->phase = x->route.T == 1 && x->step_tokens == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
+    lossy_block(&x->lossy, w->group, x->route.T);
+    foresee_learn(&x->foresee, node, w->group, w->n_expert);
+    step_block(&x->step, w->group, (uint32_t)x->route.T);
+    const struct engine_routing r = route_routing(&x->route);
+    return block_status(engine_begin_block(x->engine, w->group, x->phase, &r, err));
+}
+
+/* The block's experts will pass through: those that are in memory stay until their turn. */
+static void block_keep(struct block_exec *x, uint32_t group) {
+    const struct engine_routing r = route_routing(&x->route);
+    x->kept.n = engine_hold(x->engine, group, &r, x->kept.slot);
+}
+
 /* Begin the block that node i starts, or go on with the one that it belongs to; then compute it. */
 static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgraph *g, int i,
                                            const struct stream_weight *w, int *taken, struct sluice_error *err) {
@@ -438,17 +470,16 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
         status = collect_flush(&x->collect);
     }
     if (status == GGML_STATUS_SUCCESS && (!x->held || !same)) {
-        block_release_all(x);
+        if (!same) {
+            block_release_all(x);
+        } else {
+            cold_block_release(&x->cold);
+        }
         if (!same || !x->lossy.active) { /* else it is this block's, and what is left out is set aside in it */
             status = block_route(x, ids, w->n_expert, err);
         }
-        x->phase = x->route.T == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
         if (status == GGML_STATUS_SUCCESS && !same) {
-            lossy_block(&x->lossy, w->group, x->route.T);
-            foresee_learn(&x->foresee, node, w->group, w->n_expert);
-            step_block(&x->step, w->group, (uint32_t)x->route.T);
-            const int rc = engine_begin_block(x->engine, w->group, x->phase, (uint32_t)x->route.T, err);
-            status = block_status(rc);
+            status = block_begin(x, node, w, err);
         }
         if (status == GGML_STATUS_SUCCESS) {
             const uint8_t *leave = same ? NULL : lossy_propose(&x->lossy, x->engine, g, i, w->group, &x->route);
@@ -460,7 +491,7 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
                                              .phase = x->phase,
                                              .first = !same,
                                              .all = true,
-                                             .wait = true,
+                                             .wait = x->kept.n == 0,
                                              .slept_s = &x->slept_s,
                                              .found = x->found,
                                              .leave = leave};
@@ -472,10 +503,15 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
                              x->found);
             }
             /* More experts than slots is no failure: they go through in a rolling window. */
-            if (rc == SLUICE_ERR_BUDGET) {
-                sluice_ok(err);
-            } else if (rc) {
+            if (rc && rc != SLUICE_ERR_BUDGET) {
                 status = block_status(rc);
+            } else if (!x->held) {
+                sluice_ok(err);
+                if (!same) {
+                    block_keep(x, w->group);
+                }
+            } else {
+                window_let_go(&x->kept, x->engine);
             }
             if (status == GGML_STATUS_SUCCESS && !same && lossy_copies(&x->lossy)) {
                 status = block_take_copies(x, w, copies, err);

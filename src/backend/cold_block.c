@@ -70,7 +70,11 @@ enum ggml_status cold_block_begin(struct cold_block *b, const struct route *whol
     b->group = w->cold->group;
     b->phase = phase;
     b->counted = false;
-    return cold_status(engine_begin_block(b->engine, b->group, phase, (uint32_t)whole->T, err));
+    struct engine_routing r = route_routing(whole);
+    r.n = n;
+    r.expert += whole->n;
+    r.first += whole->n; /* positions in the whole list, so the list stays */
+    return cold_status(engine_begin_block(b->engine, b->group, phase, &r, err));
 }
 
 /* Acquire n places from `at` on, all or none; sleeps until that is possible. */

@@ -100,7 +100,7 @@ static bool lossy_reserve(struct lossy *l, const struct route *r) {
 }
 
 /* The shadow hears of a block; made anew when a generation has begun, or the models are others. */
-static void lossy_shadow(struct lossy *l, struct engine *e, uint32_t group) {
+static void lossy_shadow(struct lossy *l, struct engine *e, uint32_t group, const struct route *route) {
     if (l->shadow_stale || l->shadow_cuts != engine_cuts(e)) {
         struct engine_arena arena;
         struct engine_group *g = calloc(TRACE_LAYERS_MAX, sizeof *g);
@@ -112,7 +112,8 @@ static void lossy_shadow(struct lossy *l, struct engine *e, uint32_t group) {
         free(g);
     }
     if (l->shadow) {
-        shadow_visit(l->shadow, group);
+        const struct engine_routing r = route_routing(route);
+        shadow_visit(l->shadow, group, &r);
         l->shadowed = true;
     }
 }
@@ -134,7 +135,7 @@ const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgra
     const double below = atomic_load_explicit(&sluice_device.drop_below, memory_order_relaxed);
     const struct ggml_tensor *ids = ggml_graph_node(g, i)->src[2];
     if (s->drop_reproducible) {
-        lossy_shadow(l, e, group);
+        lossy_shadow(l, e, group, r);
     }
     if (!(below > 0)) {
         return NULL;

@@ -8,7 +8,8 @@
  * Ids come from a computation on untrusted weights. ggml only asserts their range in debug builds;
  * here one out of range is an error, since it would name memory that is not a slot.
  *
- * Rows of one expert stay in token order, as ggml's own grouping has them.
+ * Rows of one expert stay in token order, as ggml's own grouping has them. One token's experts stay in the router's
+ * order, likeliest first; those of several are sorted, which is the order of their weights in the file.
  *
  * Experts that a lossy setting gives up keep their place in the routing, behind the others (route_set_aside): what
  * computes and acquires goes over [0, n) and never sees them; who deals with them otherwise finds their rows.
@@ -74,6 +75,17 @@ static void route_fill(struct route *r, const struct ggml_tensor *ids) {
     r->first[0] = 0;
 }
 
+/* Number the places by expert. */
+static void route_sort(struct route *r, uint32_t n_expert) {
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < n_expert; e++) {
+        if (r->index[e] >= 0) {
+            r->expert[n] = (int32_t)e;
+            r->index[e] = (int32_t)n++;
+        }
+    }
+}
+
 int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, struct sluice_error *err) {
     r->K = ids->ne[0];
     r->T = ids->ne[1];
@@ -96,6 +108,9 @@ int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert
         }
     }
     r->n = r->n_all;
+    if (r->T > 1) {
+        route_sort(r, n_expert);
+    }
     route_fill(r, ids);
     return sluice_ok(err);
 }
@@ -118,6 +133,15 @@ void route_set_aside(struct route *r, const struct ggml_tensor *ids, const uint8
         r->index[r->expert[i]] = (int32_t)i;
     }
     route_fill(r, ids);
+}
+
+struct engine_routing route_routing(const struct route *r) {
+    return (struct engine_routing){.tokens = (uint32_t)r->T,
+                                   .top_k = (uint32_t)r->K,
+                                   .n = r->n_all,
+                                   .expert = r->expert,
+                                   .first = r->first,
+                                   .list = r->list};
 }
 
 void route_free(struct route *r) {

@@ -7,10 +7,11 @@
 
 #include "ggml.h"
 #include "sluice.h"
+#include "stream/engine.h"
 
 /*
  * Which rows go to which expert. A row is (token, rank): number token * K + rank. The distinct
- * experts are numbered by place, in order of first use. Grows as needed, never shrinks: no
+ * experts are numbered by place: of one token in its order, of several by expert. Grows as needed, never shrinks: no
  * allocation per token.
  */
 struct route {
@@ -37,6 +38,9 @@ int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert
  * were read.
  */
 void route_set_aside(struct route *r, const struct ggml_tensor *ids, const uint8_t *aside);
+
+/* The engine's view of it, with those that are set aside. */
+struct engine_routing route_routing(const struct route *r);
 
 /* Free its memory; *r may be used again. */
 void route_free(struct route *r);

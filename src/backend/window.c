@@ -6,7 +6,10 @@
  * expert gives its slot back and asks for the next ones, so their reads are under way while others
  * are computed, and each slice is read at most once for the node. No thread is set aside for it.
  *
- * Who holds slots never waits for more (engine.c), so it sleeps for slots only when none is held.
+ * Who holds slots never waits for more (engine.c), so it sleeps for slots only when none is held. Experts
+ * that were in memory when the block began are kept pinned beside the window, lest those that pass through
+ * evict them before their turn: a prompt's block begins with its own layer's bundles being the last ones that
+ * are needed again, so they would be the first to go.
  */
 #include "backend/window.h"
 
@@ -23,7 +26,19 @@ void window_destroy(struct window *w) {
     pthread_mutex_destroy(&w->lock);
 }
 
-void window_begin(struct window *w, const struct engine_want *want) {
+bool window_let_go(struct window_kept *kept, struct engine *e) {
+    const bool any = kept->n > 0;
+    if (any) {
+        engine_release(e, kept->slot, kept->n);
+        kept->n = 0;
+    }
+    return any;
+}
+
+void window_begin(struct window *w, struct engine *e, const struct engine_want *want, struct window_kept *kept) {
+    const uint32_t most = engine_staging(e, want->group);
+    w->most = most < WINDOW_OPEN ? most : WINDOW_OPEN;
+    w->kept = kept;
     w->group = want->group;
     w->parts = want->parts;
     w->phase = want->phase;
@@ -54,7 +69,7 @@ static uint32_t window_give_back(struct window *w, struct kernel_job *j, bool al
 
 static uint32_t window_acquire(struct window *w, struct kernel_job *j) {
     uint32_t n = 0, got = 0;
-    for (uint32_t i = 0; i < j->route->n && n + w->open < WINDOW_OPEN; i++) {
+    for (uint32_t i = 0; i < j->route->n && n + w->open < w->most; i++) {
         if (!w->asked[i]) {
             w->place[n] = i;
             w->wanted[n++] = j->route->expert[i];
@@ -63,15 +78,19 @@ static uint32_t window_acquire(struct window *w, struct kernel_job *j) {
     if (n == 0) {
         return 0;
     }
-    const struct engine_want want = {.group = w->group,
-                                     .parts = w->parts,
-                                     .expert = w->wanted,
-                                     .n = n,
-                                     .phase = w->phase,
-                                     .first = w->first,
-                                     .wait = w->open == 0,
-                                     .found = w->found ? w->found_wanted : NULL};
+    struct engine_want want = {.group = w->group,
+                               .parts = w->parts,
+                               .expert = w->wanted,
+                               .n = n,
+                               .phase = w->phase,
+                               .first = w->first,
+                               .wait = w->open == 0 && w->kept->n == 0,
+                               .found = w->found ? w->found_wanted : NULL};
     w->status = engine_acquire(j->engine, &want, w->slot, &got, &w->err);
+    if (w->status == SLUICE_OK && got == 0 && w->open == 0 && window_let_go(w->kept, j->engine)) {
+        want.wait = true;
+        w->status = engine_acquire(j->engine, &want, w->slot, &got, &w->err);
+    }
     if (w->status) {
         atomic_store_explicit(&j->failed, true, memory_order_relaxed);
         engine_wake(j->engine); /* threads that sleep would not hear of it otherwise */

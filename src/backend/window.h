@@ -10,6 +10,15 @@
 
 enum { WINDOW_OPEN = 64 }; /* experts held at once, at most */
 
+/*
+ * Experts of a block that were in memory when it began: pinned until their turn, so that those that pass
+ * through do not push them out. Let go of when nothing else is left to wait for.
+ */
+struct window_kept {
+    uint32_t *slot; /* n entries */
+    uint32_t n;     /* slots pinned */
+};
+
 /* One per executor; set up anew for each node. */
 struct window {
     pthread_mutex_t lock;              /* guards the rest while the node runs */
@@ -18,6 +27,8 @@ struct window {
     enum engine_phase phase;           /* whose counters */
     bool first;                        /* this node counts hits and misses */
     uint8_t *found;                    /* by place: enum engine_found, for the owner; NULL: not wanted */
+    struct window_kept *kept;          /* the block's, of the executor */
+    uint32_t most;                     /* experts that may be held at once */
     uint32_t open;                     /* experts held */
     uint8_t asked[KERNEL_PLACES];      /* by place: was acquired once */
     int32_t wanted[WINDOW_OPEN];       /* scratch: expert numbers */
@@ -32,7 +43,10 @@ void window_init(struct window *w);
 void window_destroy(struct window *w);
 
 /* Before the node runs. `want` gives group, parts, phase and first. Nothing is acquired yet. */
-void window_begin(struct window *w, const struct engine_want *want);
+void window_begin(struct window *w, struct engine *e, const struct engine_want *want, struct window_kept *kept);
+
+/* Unpin what is kept. True: there was something. */
+bool window_let_go(struct window_kept *kept, struct engine *e);
 
 /*
  * From a thread that runs the node: give back the experts that are done and acquire others. Sleeps

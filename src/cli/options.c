@@ -101,6 +101,13 @@ const struct cli_option cli_cache_options[] = {
      .expect = "a size such as 3GiB, not 0",
      .help = "ceiling for all memory of the process; cache auto fits itself in, a fixed\n"
              "cache that does not fit is refused (what machine and cgroup leave)"},
+    {.name = "--staging",
+     .metavar = "SIZE",
+     .set = cli_set_setting,
+     .setting = "staging",
+     .expect = "a size such as 256MiB, not 0",
+     .help = "how much of the cache a long prompt passes through at a time (256MiB): less\n"
+             "keeps more of what the cache holds, more reads further ahead"},
     {.name = "--dense",
      .metavar = "WHERE",
      .set = cli_set_setting,

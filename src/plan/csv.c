@@ -97,6 +97,7 @@ void csv_settings(struct csv *c, const struct sluice_settings *s, const struct s
     csv_fact(c, "streaming", "%d", streaming);
     csv_fact(c, "cache", "%s", streaming ? cache[s->cache] : "none");
     csv_fact(c, "cache_bytes", "%" PRIu64, streaming ? st->cache_bytes : 0);
+    csv_fact(c, "staging_bytes", "%" PRIu64, streaming ? s->staging_bytes : 0);
     csv_fact(c, "cache_policy", "%s", s->policy == SLUICE_POLICY_LRU ? "lru" : "cycle");
     csv_fact(c, "dense", "%s", streaming ? dense[s->dense] : "mmap");
     csv_fact(c, "reads", "%s", !streaming ? "none" : st->direct_io ? "direct" : "buffered");

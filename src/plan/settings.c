@@ -23,6 +23,7 @@ enum { SETTINGS_RENORM = 0 };
 void sluice_settings_default(struct sluice_settings *s) {
     *s = (struct sluice_settings){
         .cache = SLUICE_CACHE_AUTO,
+        .staging_bytes = (uint64_t)256 << 20,
         .dense = SLUICE_DENSE_ANON,
         .policy = SLUICE_POLICY_CYCLE,
         .lookahead = true,
@@ -170,6 +171,10 @@ static bool set_memory(struct sluice_settings *s, const char *v) {
     return sluice_parse_size(v, &s->memory_bytes) && s->memory_bytes > 0;
 }
 
+static bool set_staging(struct sluice_settings *s, const char *v) {
+    return sluice_parse_size(v, &s->staging_bytes) && s->staging_bytes > 0;
+}
+
 static bool set_dense(struct sluice_settings *s, const char *v) {
     static const char *const names[] = {
         [SLUICE_DENSE_ANON] = "anon", [SLUICE_DENSE_MMAP] = "mmap", [SLUICE_DENSE_LOCK] = "lock"};
@@ -256,6 +261,7 @@ static const struct {
     {"cache", "SLUICE_CACHE", set_cache, "auto, off, 0 or a size such as 2000MiB or 4GiB"},
     {"cache_floor", "SLUICE_CACHE_FLOOR", set_floor, "a size such as 512MiB"},
     {"memory", "SLUICE_MEMORY", set_memory, "a size such as 3GiB, not 0"},
+    {"staging", "SLUICE_STAGING", set_staging, "a size such as 256MiB, not 0"},
     {"dense", "SLUICE_DENSE", set_dense, "anon, mmap or lock"},
     {"cache_policy", "SLUICE_CACHE_POLICY", set_policy, "cycle or lru"},
     {"force_cache", "SLUICE_FORCE_CACHE", set_force, "0 or 1"},

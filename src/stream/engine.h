@@ -103,7 +103,7 @@ struct engine_want {
     uint32_t n;              /* how many */
     enum engine_phase phase; /* whose counters */
     bool first;              /* count hits and misses: the first acquire of this block */
-    bool all;                /* all n or nothing */
+    bool all;                /* all n or nothing; nothing too when more than engine_staging are not in memory */
     bool wait;               /* sleep until at least one (with all: all) can be had; only while holding nothing */
     double *slept_s;         /* seconds of such sleep are added here; NULL: nobody wants to know */
     uint8_t *found;          /* with first: enum engine_found of each granted expert; NULL: nobody wants to know */
@@ -116,7 +116,7 @@ struct engine_want {
  * parts, and so on, which is the order in which a block consumes them. slot[i] is the slot of
  * expert[i], or UINT32_MAX where no slot could be had now. Returns the number granted in *granted;
  * 0 is possible without `wait`. A failure grants nothing: SLUICE_ERR_BUDGET, SLUICE_ERR_MEMORY.
- * With `all`, SLUICE_ERR_BUDGET also tells that the class can never hold n bundles.
+ * With `all`, SLUICE_ERR_BUDGET also tells that they cannot all be held at once, or should not.
  *
  * With `leave`, which experts are left out is decided in the same step as the others are pinned, so nothing
  * can come or go between the two. They get no slot, are not counted as asked for, and nothing is read; found
@@ -156,16 +156,38 @@ void engine_release(struct engine *e, const uint32_t *slot, uint32_t n);
 /* The most bundles of a group that can be pinned at once. 0 before the first acquire. */
 uint32_t engine_capacity(struct engine *e, uint32_t group);
 
+/* Where the tokens of a block go. */
+struct engine_routing {
+    uint32_t tokens;       /* tokens of the block */
+    uint32_t top_k;        /* experts of each */
+    uint32_t n;            /* distinct experts */
+    const int32_t *expert; /* n: their numbers, each below the group's count */
+    const int32_t *first;  /* n + 1: where an expert's uses begin in list */
+    const int32_t *list;   /* tokens * top_k: uses by expert, each token * top_k + rank, ascending within one */
+};
+
 /*
- * A block begins: `rows` tokens were routed to experts of `group`. Once per block, before its first
+ * A block begins: tokens were routed to experts of `group`. Once per block, before its first
  * acquire: the policies' clock, and the counters. Cuts the arena if that is due; fails like
  * engine_acquire. The caller holds no pins.
  */
-int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, uint32_t rows,
+int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, const struct engine_routing *r,
                        struct sluice_error *err);
 
 /* Account what lossy settings left out in a block of `group`. avoided_bytes is filled in from the experts. */
 void engine_count_drops(struct engine *e, enum engine_phase phase, uint32_t group, const struct sluice_drop_stats *d);
+/*
+ * Pin those of the block's experts that are in memory, so that what passes through the cache (see
+ * engine_staging) does not push them out before their turn. Some are left out where slots would get scarce.
+ * slot[] gets *n entries at most; give them to engine_release. Returns how many.
+ */
+uint32_t engine_hold(struct engine *e, uint32_t group, const struct engine_routing *r, uint32_t *slot);
+
+/*
+ * The most bundles of a group that a block may bring in at once, at least 2: what a long prompt needs for a
+ * moment only must not push out what decoding will want. 0 before the first acquire.
+ */
+uint32_t engine_staging(struct engine *e, uint32_t group);
 
 /* Account seconds: waiting for reads with nothing to compute, and computing. */
 void engine_count_time(struct engine *e, enum engine_phase phase, double stall_s, double compute_s);

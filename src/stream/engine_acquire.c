@@ -220,17 +220,66 @@ static int engine_read(struct engine *e, const struct engine_want *w, const uint
     return SLUICE_OK;
 }
 
-int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, uint32_t rows,
+int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, const struct engine_routing *r,
                        struct sluice_error *err) {
     pthread_mutex_lock(&e->lock);
     const int rc = engine_ready(e, err);
     if (rc == SLUICE_OK) {
-        slots_visit(&e->slots, group);
+        slots_visit(&e->slots, group, r->tokens);
+        for (uint32_t i = 0; i < r->n; i++) {
+            for (int32_t k = r->first[i]; k < r->first[i + 1]; k++) {
+                slots_use(&e->slots, group, (uint32_t)r->expert[i], r->tokens - 1 - (uint32_t)r->list[k] / r->top_k);
+            }
+        }
         e->phase[phase].blocks++;
-        e->phase[phase].tokens += rows;
+        e->phase[phase].tokens += r->tokens;
     }
     pthread_mutex_unlock(&e->lock);
     return rc;
+}
+
+/* The most bundles of a class that a block may bring in at once. */
+static uint32_t engine_staging_of(const struct engine *e, const struct slot_class *c) {
+    const uint64_t fit = e->settings.staging_bytes / c->slot_bytes;
+    const uint32_t least = c->top_k < 2 ? 2 : c->top_k; /* a token's experts, and one to read beside one computed */
+    const uint64_t most = fit < least ? least : fit;
+    return most < c->n ? (uint32_t)most : c->n;
+}
+
+uint32_t engine_staging(struct engine *e, uint32_t group) {
+    pthread_mutex_lock(&e->lock);
+    const uint32_t n = e->cut ? engine_staging_of(e, &e->slots.classes[e->slots.class_of_group[group]]) : 0;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+uint32_t engine_hold(struct engine *e, uint32_t group, const struct engine_routing *r, uint32_t *slot) {
+    uint32_t n = 0;
+    pthread_mutex_lock(&e->lock);
+    if (e->cut && !e->quiescing && e->budget) {
+        const struct slot_class *c = &e->slots.classes[e->slots.class_of_group[group]];
+        const uint32_t spare = engine_staging_of(e, c);
+        const uint32_t most = c->n > spare ? c->n - spare : 0;
+        for (uint32_t i = 0; i < r->n && n < most; i++) {
+            const int32_t have = slots_find(&e->slots, group, (uint32_t)r->expert[i]);
+            if (have >= 0) {
+                e->slots.slot[have].pins++;
+                atomic_fetch_add(&e->pins, 1);
+                slot[n++] = (uint32_t)have;
+            }
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+/* How many of w->expert have no slot, and are to get one. */
+static uint32_t engine_absent(const struct engine *e, const struct engine_want *w) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->n; i++) {
+        n += !engine_left_out(w, i) && slots_find(&e->slots, w->group, (uint32_t)w->expert[i]) < 0;
+    }
+    return n;
 }
 
 int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot, uint32_t *granted,
@@ -257,6 +306,10 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
         if (w->all && taken > c->n) {
             rc = sluice_fail(err, SLUICE_ERR_BUDGET, "the cache holds %u bundles of this size, %u are needed at once",
                              c->n, taken);
+            break;
+        }
+        if (w->all && engine_absent(e, w) > engine_staging_of(e, c) && e->budget) {
+            rc = sluice_fail(err, SLUICE_ERR_BUDGET, "%u bundles are not in memory, too many to read at once", w->n);
             break;
         }
         const uint32_t n = engine_pin(e, w, slot);

@@ -16,9 +16,15 @@ void policy_destroy(struct policy *p) {
     }
 }
 
-void policy_visit(struct policy *p, uint32_t group) {
+void policy_visit(struct policy *p, uint32_t group, uint32_t rows) {
     if (p->ops->visit) {
-        p->ops->visit(p, group);
+        p->ops->visit(p, group, rows);
+    }
+}
+
+void policy_use(struct policy *p, uint32_t group, uint32_t bundle, uint32_t ago) {
+    if (p->ops->use) {
+        p->ops->use(p, group, bundle, ago);
     }
 }
 

@@ -23,7 +23,8 @@ struct policy;
 struct policy_ops {
     struct policy *(*create)(const struct policy_shape *shape); /* NULL: out of memory */
     void (*destroy)(struct policy *p);
-    void (*visit)(struct policy *p, uint32_t group); /* (optional) see policy_visit */
+    void (*visit)(struct policy *p, uint32_t group, uint32_t rows);               /* (optional) see policy_visit */
+    void (*use)(struct policy *p, uint32_t group, uint32_t bundle, uint32_t ago); /* (optional) see policy_use */
     void (*place)(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
     void (*touch)(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
     void (*remove)(struct policy *p, uint32_t slot);
@@ -43,13 +44,22 @@ extern const struct policy_ops policy_cycle; /* policy_cycle.c */
 struct policy *policy_create(enum sluice_policy kind, const struct policy_shape *shape);
 void policy_destroy(struct policy *p);
 
-/* A block of `group` begins: its experts are touched next. Called once per block, for all classes. */
-void policy_visit(struct policy *p, uint32_t group);
+/*
+ * A block of `group` begins, of `rows` tokens: its experts are used and touched next. Called once per
+ * block, for all classes.
+ */
+void policy_visit(struct policy *p, uint32_t group, uint32_t rows);
+
+/*
+ * The router sent a token of the block to `bundle`, in a slot or not; `ago` tokens of the block follow
+ * that one. A bundle's uses come in the order of the tokens.
+ */
+void policy_use(struct policy *p, uint32_t group, uint32_t bundle, uint32_t ago);
 
 /* `bundle` of `group` is in `slot` now, and was not used yet. */
 void policy_place(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
 
-/* `bundle` of `group`, which is in `slot`, was used (just placed, or hit). */
+/* `bundle` of `group`, which is in `slot`, is about to be computed (just placed, or hit). */
 void policy_touch(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
 
 /* `slot` no longer holds a bundle. Does nothing when it held none. */

@@ -11,8 +11,10 @@
  * that come next; here they are the last to go, so there is no cliff at one token's demand.
  *
  * p is the mean of two decaying frequencies, with half-lives of 4 and of 64 visits: what the text is
- * about now, and what the model likes in general. By replay of real traces (`sluice replay`, 2026-11-30, one pool
- * of bytes; MiB per generated token; half-life 8 is one frequency alone):
+ * about now, and what the model likes in general. A visit is a token: of a prompt's block every token counts as one,
+ * so that what the prompt leaves in the cache is what its text was routed to, the end of it most; blocks of few tokens
+ * (several users, who generate a token each) are one visit. By replay of real traces (`sluice replay`, 2026-11-30, one
+ * pool of bytes; MiB per generated token; half-life 8 is one frequency alone):
  *
  *     trace, budget MiB      LRU    half-life 8   4 and 64   Belady
  *     Qwen3-30B k6    500    785        562          558       432
@@ -40,6 +42,7 @@
 #define CYCLE_LONG  64.0 /* half-life of the slow one, visits */
 
 enum {
+    CYCLE_TEXT = 32,   /* tokens of a block from which it is a piece of text, and each counts as a visit */
     CYCLE_AGES = 1024, /* decay factors tabulated; older uses count as this old */
     CYCLE_NONE = -1,   /* no slot */
 };
@@ -58,6 +61,7 @@ struct cycle_slot {
 
 struct cycle_group {
     uint32_t visits; /* so far */
+    uint32_t span;   /* of these, the last block's */
     int32_t head;    /* its slots, or CYCLE_NONE */
     int32_t worst;   /* the slot least likely to be used, while known, or CYCLE_NONE */
 };
@@ -104,12 +108,29 @@ static void cycle_destroy(struct policy *policy) {
     free(p);
 }
 
-static void cycle_visit(struct policy *policy, uint32_t group) {
+static void cycle_visit(struct policy *policy, uint32_t group, uint32_t rows) {
     struct cycle *p = (struct cycle *)policy;
     assert(group < p->shape.n_groups);
+    struct cycle_group *g = &p->groups[group];
     p->now = group;
-    p->groups[group].visits++;
-    p->groups[group].worst = CYCLE_NONE;
+    g->span = rows < CYCLE_TEXT ? 1 : rows;
+    g->visits += g->span;
+    g->worst = CYCLE_NONE;
+}
+
+static void cycle_use(struct policy *policy, uint32_t group, uint32_t bundle, uint32_t ago) {
+    struct cycle *p = (struct cycle *)policy;
+    struct cycle_group *g = &p->groups[group];
+    struct cycle_bundle *b = &p->bundles[bundle];
+    const uint32_t visit = g->visits - (ago < g->span ? ago : g->span - (g->span > 0));
+    const uint32_t age = visit - b->seen;
+    if (visit > b->seen) { /* several uses within a visit are one */
+        const uint32_t i = age < CYCLE_AGES ? age : CYCLE_AGES - 1;
+        b->quick = b->quick * p->quick[i] + (1.0f - p->quick[1]);
+        b->slow = b->slow * p->slow[i] + (1.0f - p->slow[1]);
+        b->seen = visit;
+        g->worst = CYCLE_NONE;
+    }
 }
 
 /* The chance that a visit of its group uses the bundle. */
@@ -158,18 +179,8 @@ static void cycle_place(struct policy *policy, uint32_t slot, uint32_t group, ui
 }
 
 static void cycle_touch(struct policy *policy, uint32_t slot, uint32_t group, uint32_t bundle) {
-    struct cycle *p = (struct cycle *)policy;
-    struct cycle_group *g = &p->groups[group];
     cycle_place(policy, slot, group, bundle);
-    struct cycle_bundle *b = &p->bundles[bundle];
-    const uint32_t age = g->visits - b->seen;
-    if (age || g->visits == 0) { /* several touches within a visit are one use */
-        const uint32_t i = age < CYCLE_AGES ? age : CYCLE_AGES - 1;
-        b->quick = b->quick * p->quick[i] + (1.0f - p->quick[1]);
-        b->slow = b->slow * p->slow[i] + (1.0f - p->slow[1]);
-        b->seen = g->visits;
-    }
-    g->worst = CYCLE_NONE;
+    ((struct cycle *)policy)->groups[group].worst = CYCLE_NONE;
 }
 
 static void cycle_move(struct policy *policy, uint32_t from, uint32_t to) {
@@ -228,6 +239,7 @@ const struct policy_ops policy_cycle = {
     .create = cycle_create,
     .destroy = cycle_destroy,
     .visit = cycle_visit,
+    .use = cycle_use,
     .place = cycle_place,
     .touch = cycle_touch,
     .remove = cycle_remove,

@@ -107,9 +107,16 @@ struct shadow *shadow_create(const struct engine_group *group, uint32_t n, const
     return s;
 }
 
-void shadow_visit(struct shadow *s, uint32_t group) {
+void shadow_visit(struct shadow *s, uint32_t group, const struct engine_routing *r) {
     for (uint32_t i = 0; i < s->n_classes; i++) {
-        policy_visit(s->classes[i].policy, group);
+        policy_visit(s->classes[i].policy, group, r->tokens);
+    }
+    const struct shadow_class *c = &s->classes[s->class_of[group]];
+    for (uint32_t i = 0; i < r->n; i++) {
+        const uint32_t bundle = s->first[group] - c->first + (uint32_t)r->expert[i];
+        for (int32_t k = r->first[i]; k < r->first[i + 1]; k++) {
+            policy_use(c->policy, group, bundle, r->tokens - 1 - (uint32_t)r->list[k] / r->top_k);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ struct shadow *shadow_create(const struct engine_group *group, uint32_t n, const
 void shadow_destroy(struct shadow *s);
 
 /* A block of a group begins, as engine_begin_block. */
-void shadow_visit(struct shadow *s, uint32_t group);
+void shadow_visit(struct shadow *s, uint32_t group, const struct engine_routing *r);
 
 /* Is the expert in it? */
 bool shadow_has(const struct shadow *s, uint32_t group, int32_t expert);

@@ -371,8 +371,12 @@ void slots_touch(struct slots *s, uint32_t slot) {
     policy_touch(c->policy, slot - c->first, x->group, s->table_of_group[x->group] + x->expert);
 }
 
-void slots_visit(struct slots *s, uint32_t group) {
+void slots_visit(struct slots *s, uint32_t group, uint32_t rows) {
     for (uint32_t i = 0; i < s->n_classes; i++) {
-        policy_visit(s->classes[i].policy, group);
+        policy_visit(s->classes[i].policy, group, rows);
     }
+}
+
+void slots_use(struct slots *s, uint32_t group, uint32_t expert, uint32_t ago) {
+    policy_use(s->classes[s->class_of_group[group]].policy, group, s->table_of_group[group] + expert, ago);
 }

@@ -91,13 +91,16 @@ int32_t slots_find(const struct slots *s, uint32_t group, uint32_t expert);
  */
 uint32_t slots_place(struct slots *s, const struct bank *b, uint32_t group, uint32_t expert, bool *evicted);
 
-/* A block of a group begins, for the policies. */
-void slots_visit(struct slots *s, uint32_t group);
+/* A block of `rows` tokens of a group begins, for the policies. */
+void slots_visit(struct slots *s, uint32_t group, uint32_t rows);
+
+/* A token of the block, which `ago` others follow, is routed to a bundle, in a slot or not, for the policy. */
+void slots_use(struct slots *s, uint32_t group, uint32_t expert, uint32_t ago);
 
 /* Note that a bundle was placed ahead of its use, for the policy. */
 void slots_foresee(struct slots *s, uint32_t slot);
 
-/* Note a use, for the policy. */
+/* Note that a bundle is about to be computed, for the policy. */
 void slots_touch(struct slots *s, uint32_t slot);
 
 /* Take a bundle out of the table; its slot becomes free. It may not be pinned or being read. */

@@ -81,8 +81,9 @@ static void offline_destroy(struct policy *policy) {
     free(p);
 }
 
-static void offline_visit(struct policy *policy, uint32_t group) {
+static void offline_visit(struct policy *policy, uint32_t group, uint32_t rows) {
     (void)group;
+    (void)rows;
     ((struct offline *)policy)->now++;
 }
 

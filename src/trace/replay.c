@@ -3,14 +3,14 @@
  *
  * The cache here is the engine's without memory and files: the same policies (stream/policy.h), the
  * same division of the budget (stream/classes.h), and for every block the same calls in the same
- * order as engine_begin_block and engine_acquire make them: the policies hear of the visit, what is there is pinned,
- * what is missing gets a slot and evicts something that is not pinned, then all are touched in the order in which the
- * routing names them. So for a trace that our engine wrote, without reading ahead, the counters come
- * out equal to the last hit (tests/cli/replay.sh).
+ * order as engine_begin_block and engine_acquire make them: the policies hear of the visit and of every token's
+ * routing, what is there is pinned, what is missing gets a slot and evicts something that is not pinned, then all are
+ * touched in the order in which the engine has them. So for a trace that our engine wrote, without reading ahead, the
+ * counters come out equal to the last hit (tests/cli/replay.sh).
  *
  * Where it cannot be exact:
- *   - A prompt that routes to more experts of a layer than the cache has slots. The engine lets them pass
- *     through in the order in which reads end; here in the order of the routing.
+ *   - A prompt that misses more experts of a layer than may be read at once (slots, or settings.staging_bytes).
+ *     The engine lets them pass through in the order in which reads end; here in their own order.
  *   - Reading ahead: it moves the evictions. The trace says that it was on.
  *   - A budget that was changed on the way.
  *   - Layers that differ in their number of experts: the head has one number, the largest.
@@ -381,6 +381,22 @@ static void replay_token(struct replay *x, size_t from, size_t to, struct replay
     }
 }
 
+/* The policy hears of a token's routing. */
+static void replay_use(struct replay *x, size_t from, size_t to, uint32_t ago) {
+    for (size_t i = from; i < to; i++) {
+        const struct trace_row *row = &x->t->rows[i];
+        struct replay_class *c = &x->classes[x->class_of[row->layer]];
+        if (!replay_cut_off(x, row) || x->o->what_if) {
+            policy_use(c->policy, row->layer, x->first[row->layer] + row->expert - c->first, ago);
+        }
+    }
+}
+
+static int replay_in_order(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
 int replay_run(const struct trace *t, const struct replay_options *o, struct replay_result *r,
                struct sluice_error *err) {
     memset(r, 0, sizeof *r);
@@ -397,14 +413,23 @@ int replay_run(const struct trace *t, const struct replay_options *o, struct rep
         struct replay_counts *n = &r->phase[t->rows[first].phase];
         x->block++;
         x->n_want = 0;
-        for (uint32_t i = 0; i < x->n_classes; i++) {
-            policy_visit(x->classes[i].policy, layer);
+        uint32_t tokens = 0;
+        for (size_t at = first; at < end; at = blocks_token_end(t, at, end)) {
+            tokens++;
         }
+        for (uint32_t i = 0; i < x->n_classes; i++) {
+            policy_visit(x->classes[i].policy, layer, tokens);
+        }
+        uint32_t ago = tokens;
         for (size_t at = first; at < end;) {
             const size_t next = blocks_token_end(t, at, end);
+            replay_use(x, at, next, --ago);
             replay_token(x, at, next, n);
             n->steps += layer == 0;
             at = next;
+        }
+        if (tokens > 1) {
+            qsort(x->want, x->n_want, sizeof *x->want, replay_in_order); /* as route.c has them */
         }
         n->blocks++;
         n->routed += x->n_want;

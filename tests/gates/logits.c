@@ -126,22 +126,14 @@ static bool parse_int(const char *text, int low, int high, int *out) {
 /* Returns -1 to go on, else the exit code. */
 static int parse_options(int argc, char **argv, struct options *o) {
     static const struct option longs[] = {
-        {"out", required_argument, 0, 'o'},
-        {"prefill", required_argument, 0, 'p'},
-        {"decode", required_argument, 0, 'd'},
-        {"ubatch", required_argument, 0, 'u'},
-        {"threads", required_argument, 0, 't'},
-        {"seqs", required_argument, 0, 's'},
-        {"join", required_argument, 0, 'j'},
-        {"unified", no_argument, 0, 'k'},
-        {"parallel", required_argument, 0, 'n'},
-        {"load-mode", required_argument, 0, 'l'},
-        {"resize", required_argument, 0, 'z'},
-        {"drop-later", required_argument, 0, 'c'},
-        {"repack", no_argument, 0, 'r'},
-        {"info", no_argument, 0, 'i'},
-        {"help", no_argument, 0, 'h'},
-        {0, 0, 0, 0},
+        {"out", required_argument, 0, 'o'},      {"prefill", required_argument, 0, 'p'},
+        {"decode", required_argument, 0, 'd'},   {"ubatch", required_argument, 0, 'u'},
+        {"threads", required_argument, 0, 't'},  {"seqs", required_argument, 0, 's'},
+        {"join", required_argument, 0, 'j'},     {"unified", no_argument, 0, 'k'},
+        {"parallel", required_argument, 0, 'n'}, {"load-mode", required_argument, 0, 'l'},
+        {"resize", required_argument, 0, 'z'},   {"drop-later", required_argument, 0, 'c'},
+        {"repack", no_argument, 0, 'r'},         {"info", no_argument, 0, 'i'},
+        {"help", no_argument, 0, 'h'},           {0, 0, 0, 0},
     };
     int c;
     bool ok = true;

@@ -214,12 +214,28 @@ void fixture_choose(uint64_t *seed, int32_t *expert, uint32_t n) {
     }
 }
 
+struct engine_routing fixture_routing(const int32_t *expert, uint32_t n) {
+    enum { MOST = 256 };
+    static _Thread_local int32_t count[MOST + 1]; /* 0, 1, 2 ...: always the same */
+    assert_true(n <= MOST);
+    for (int32_t i = 0; i <= MOST; i++) {
+        count[i] = i;
+    }
+    return (struct engine_routing){.tokens = 1, .top_k = n, .n = n, .expert = expert, .first = count, .list = count};
+}
+
+int fixture_begin_block(struct fixture *f, uint32_t group, const int32_t *expert, uint32_t n,
+                        struct sluice_error *err) {
+    const struct engine_routing r = fixture_routing(expert, n);
+    return engine_begin_block(f->e, group, ENGINE_GENERATION, &r, err);
+}
+
 bool fixture_block(struct fixture *f, int layer, const int32_t *expert, uint32_t n) {
     uint32_t slot[EXPERTS], granted = 0;
     struct sluice_error err;
     const struct engine_want w = fixture_want(f, layer, expert, n);
-    if (engine_begin_block(f->e, w.group, ENGINE_GENERATION, 1, &err) ||
-        engine_acquire(f->e, &w, slot, &granted, &err) || granted != n) {
+    if (fixture_begin_block(f, w.group, expert, n, &err) || engine_acquire(f->e, &w, slot, &granted, &err) ||
+        granted != n) {
         return false;
     }
     bool ok = true;

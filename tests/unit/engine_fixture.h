@@ -56,6 +56,12 @@ bool fixture_right(struct engine *e, uint32_t slot, int layer, int expert);
 /* n distinct experts. */
 void fixture_choose(uint64_t *seed, int32_t *expert, uint32_t n);
 
+/* One token that is routed to these experts. */
+struct engine_routing fixture_routing(const int32_t *expert, uint32_t n);
+
+/* A block of such a token begins. */
+int fixture_begin_block(struct fixture *f, uint32_t group, const int32_t *expert, uint32_t n, struct sluice_error *err);
+
 /* A whole block, from its beginning to its release, of which every byte is checked. False: something was wrong. */
 bool fixture_block(struct fixture *f, int layer, const int32_t *expert, uint32_t n);
 

@@ -65,7 +65,7 @@ static void test_counts(void **state) {
             const uint32_t n = 1 + unit_random(&seed) % TOP_K;
             fixture_choose(&seed, expert, n);
             const struct engine_want w = fixture_want(&f, layer, expert, n);
-            assert_int_equal(engine_begin_block(f.e, w.group, ENGINE_GENERATION, 1, &f.err), SLUICE_OK);
+            assert_int_equal(fixture_begin_block(&f, w.group, expert, n, &f.err), SLUICE_OK);
             assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_OK);
             assert_int_equal(granted, n);
             naive_block(&m, layer, expert, n);

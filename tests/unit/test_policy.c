@@ -219,18 +219,32 @@ static void test_cycle(void **state) {
     int victims = 0, moves = 0;
     for (int step = 0; step < 1500; step++) {
         const uint32_t group = (uint32_t)step % GROUPS;
-        policy_visit(p, group);
+        /* A token, a few at once (they count as one visit), or a piece of text, whose tokens all count. */
+        const uint32_t rows = step % 11 == 7 ? 40 : step % 7 == 3 ? 5 : 1;
+        const uint32_t span = rows == 40 ? rows : 1;
+        policy_visit(p, group, rows);
         h.now = group;
-        h.visits[group]++;
+        h.visits[group] += span;
         uint64_t pinned = 0;
+        uint32_t picked[3];
         for (int k = 0; k < 3; k++) {
             /* Skewed: low experts are popular. */
             const uint32_t a = unit_random(&seed) % EXPERTS, b = unit_random(&seed) % EXPERTS;
-            const uint32_t bundle = group * EXPERTS + (a < b ? a : b);
-            const uint32_t slot = history_slot(&h, p, bundle, &pinned, &victims);
-            h.used[bundle][h.visits[group]] = 1;
-            policy_touch(p, slot, group, bundle);
-            policy_touch(p, slot, group, bundle); /* within a visit this is one use */
+            picked[k] = group * EXPERTS + (a < b ? a : b);
+        }
+        for (uint32_t ago = rows; ago-- > 0;) {
+            for (uint32_t k = 0; k < 3; k++) {
+                if (ago % 3 == k || (rows < 3 && k != 1)) {
+                    policy_use(p, group, picked[k], ago);
+                    policy_use(p, group, picked[k], ago); /* within a visit this is one use */
+                    h.used[picked[k]][h.visits[group] - (span == 1 ? 0 : ago)] = 1;
+                }
+            }
+        }
+        for (int k = 0; k < 3; k++) {
+            const uint32_t slot = history_slot(&h, p, picked[k], &pinned, &victims);
+            policy_touch(p, slot, group, picked[k]);
+            policy_touch(p, slot, group, picked[k]); /* no use */
             pinned |= (uint64_t)1 << slot;
         }
         /* Something of the next group is expected. That it is placed says nothing of how often it is used. */
@@ -268,7 +282,7 @@ static void test_no_cliff(void **state) {
         uint64_t seed = 5;
         for (int step = 0; step < 2000; step++) {
             const uint32_t group = (uint32_t)step % GROUPS;
-            policy_visit(p, group);
+            policy_visit(p, group, 1);
             for (uint32_t k = 0; k < 2; k++) {
                 /* The first expert is always used, the second one is any. */
                 const uint32_t b = group * EXPERTS + (k ? 1 + unit_random(&seed) % (EXPERTS - 1) : 0);
@@ -289,6 +303,7 @@ static void test_no_cliff(void **state) {
                     }
                 }
                 bundle[slot] = (int32_t)b;
+                policy_use(p, group, b, 0);
                 policy_touch(p, slot, group, b);
             }
         }
@@ -350,8 +365,9 @@ static uint64_t policy_hits(enum sluice_policy kind, const struct sequence *s, u
     for (uint32_t i = 0; i < LENGTH; i++) {
         const uint32_t b = s->bundle[i], group = b / EXPERTS;
         if (i % PER_VISIT == 0) {
-            policy_visit(p, group);
+            policy_visit(p, group, 1);
         }
+        policy_use(p, group, b, 0);
         uint32_t slot = 0;
         while (slot < room && bundle[slot] != (int32_t)b) {
             slot++;

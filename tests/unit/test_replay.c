@@ -159,6 +159,10 @@ static struct made *random_trace(uint64_t *seed, uint32_t n_layers, uint32_t n_e
     return m;
 }
 
+static int ascending(const void *a, const void *b) {
+    return *(const uint32_t *)a < *(const uint32_t *)b ? -1 : *(const uint32_t *)a > *(const uint32_t *)b;
+}
+
 /* LRU over bytes with a plain list, most recent first. */
 static uint64_t naive_lru(const struct made *m, uint64_t budget) {
     uint32_t list[256], n = 0;
@@ -178,6 +182,9 @@ static uint64_t naive_lru(const struct made *m, uint64_t budget) {
             if (!seen) {
                 want[n_want++] = b;
             }
+        }
+        if (a->phase == TRACE_PROMPT) { /* several tokens: in the order of the experts */
+            qsort(want, n_want, sizeof *want, ascending);
         }
         uint32_t held[256], n_held = 0; /* those of the block that are there: they may not go */
         for (uint32_t k = 0; k < n_want; k++) {
@@ -428,7 +435,7 @@ static void test_offline_interface(void **state) {
     struct policy *p = offline_lfu(&shape);
     assert_non_null(p);
     for (uint32_t i = 0; i < 3; i++) {
-        policy_visit(p, 0);
+        policy_visit(p, 0, 1);
         for (uint32_t k = 0; k <= i; k++) {
             policy_touch(p, i, 0, i);
         }

@@ -165,6 +165,7 @@ static void test_default(void **state) {
     assert_int_equal(s.memory_bytes, 0);
     assert_int_equal(s.dense, SLUICE_DENSE_ANON);
     assert_true(s.lookahead);
+    assert_int_equal(s.staging_bytes, 256 << 20);
     assert_true(s.direct_io);
     assert_false(s.force_cache);
     assert_false(s.quiet);
@@ -228,6 +229,8 @@ static void test_set(void **state) {
     assert_int_equal(s.cache, SLUICE_CACHE_OFF);
     set(&s, "cache", "2048");
     assert_int_equal(s.cache_bytes, 2 * G);
+    set(&s, "staging", "64MiB");
+    assert_int_equal(s.staging_bytes, 64 << 20);
     set(&s, "cache_floor", "512MiB");
     assert_int_equal(s.floor_bytes, 512 * M);
     set(&s, "memory", "3GiB");
@@ -319,6 +322,8 @@ static const char *const bad[][2] = {
     {"cache", "-1"},
     {"cache", "on"},
     {"cache", "99999999999999GiB"},
+    {"staging", "0"},
+    {"staging", "auto"},
     {"cache_floor", ""},
     {"cache_floor", "auto"},
     {"cache_floor", "1,5G"},

@@ -21,7 +21,7 @@ static int acquire(struct fixture *f, int layer, const int32_t *expert, const ui
     struct engine_want w = fixture_want(f, layer, expert, n);
     w.leave = leave;
     w.found = found;
-    assert_int_equal(engine_begin_block(f->e, w.group, ENGINE_GENERATION, 1, &f->err), SLUICE_OK);
+    assert_int_equal(fixture_begin_block(f, w.group, expert, n, &f->err), SLUICE_OK);
     const int rc = engine_acquire(f->e, &w, slot, &granted, &f->err);
     for (uint32_t i = 0; i < n; i++) {
         if (rc || found[i] >= ENGINE_LEFT) {
@@ -113,7 +113,7 @@ static void test_on_its_way(void **state) {
     uint32_t slot[2], again[2], granted = 0;
     uint8_t found[2];
     struct engine_want w = fixture_want(&f, 0, expert, 2);
-    assert_int_equal(engine_begin_block(f.e, w.group, ENGINE_GENERATION, 1, &f.err), SLUICE_OK);
+    assert_int_equal(fixture_begin_block(&f, w.group, expert, 2, &f.err), SLUICE_OK);
     fixture_gate_close();
     assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_OK);
     fixture_gate_wait(1);
@@ -157,7 +157,8 @@ static void test_same_as_engine(void **state) {
                 shadow = shadow_create(g, LAYERS, &arena, SLUICE_POLICY_LRU);
                 assert_non_null(shadow);
             }
-            shadow_visit(shadow, f.group[layer]);
+            const struct engine_routing r = fixture_routing(expert, n);
+            shadow_visit(shadow, f.group[layer], &r);
             for (uint32_t i = 0; i < n; i++) {
                 const bool there = found[i] == ENGINE_FOUND || found[i] == ENGINE_LEFT_THERE;
                 assert_int_equal(shadow_has(shadow, f.group[layer], expert[i]), there);
@@ -187,7 +188,8 @@ static void test_passes(void **state) {
         expert[i] = i;
     }
     for (int turn = 0; turn < 3; turn++) {
-        shadow_visit(s, 0);
+        const struct engine_routing r = fixture_routing(expert, 200);
+        shadow_visit(s, 0, &r);
         shadow_acquire(s, 0, expert, 200);
         uint32_t there = 0;
         for (int32_t i = 0; i < 200; i++) {
@@ -196,7 +198,8 @@ static void test_passes(void **state) {
         assert_int_equal(there, 10);
     }
     /* Ten distinct ones fit at once, whatever is there. */
-    shadow_visit(s, 0);
+    const struct engine_routing r = fixture_routing(expert + 50, 10);
+    shadow_visit(s, 0, &r);
     shadow_acquire(s, 0, expert + 50, 10);
     for (int32_t i = 50; i < 60; i++) {
         assert_true(shadow_has(s, 0, i));
