@@ -62,7 +62,7 @@ struct cli_config {
     int64_t n_ctx;                                 /* context, tokens; 0: as the model was trained */
     int64_t n_threads;                             /* compute threads; 0: one per processor */
     int64_t n_prompt;                              /* use so many tokens of the prompt; 0: all */
-    int64_t n_ubatch;                              /* prompt tokens per batch */
+    int64_t n_ubatch;                              /* prompt tokens per batch; 0: chosen */
     int64_t n_expert_used;                         /* experts per token; 0: as the model says */
     double temp;                                   /* see sluice_sampling */
     double top_p;                                  /* see sluice_sampling */

@@ -151,7 +151,7 @@ static bool on_text(void *user, const char *text, size_t n) {
     return !run->write_failed && !run->session.csv_failed;
 }
 
-/* Tokens of the prompt, checked against the context. */
+/* Tokens of the prompt, and a context that suits them. */
 static int tokenize(struct run *run, const struct cli_text *prompt, int32_t **tokens, size_t *n) {
     struct sluice_error err;
     struct cli_session *s = &run->session;
@@ -163,6 +163,10 @@ static int tokenize(struct run *run, const struct cli_text *prompt, int32_t **to
     }
     if (s->config->n_prompt && *n > (size_t)s->config->n_prompt) {
         *n = (size_t)s->config->n_prompt;
+    }
+    const int rc = cli_session_start(s, *n);
+    if (rc) {
+        return rc;
     }
     if (*n > sluice_runner_n_ctx(s->runner)) {
         return cli_fail(CLI_EXIT_USAGE, s->config->command,

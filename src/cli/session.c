@@ -132,6 +132,7 @@ static void session_params(struct cli_session *s) {
     const struct cli_config *c = s->config;
     s->params = (struct sluice_runner_params){
         .gguf = s->gguf,
+        .settings = &s->settings,
         .log = &s->log,
         .sampling = {.temp = (float)c->temp,
                      .top_p = (float)c->top_p,
@@ -198,6 +199,17 @@ int cli_session_open(struct cli_session *s, const struct cli_config *c) {
     }
     cli_progress_clear(&s->progress);
     s->load_s = sluice_clock() - start;
+    return 0;
+}
+
+int cli_session_start(struct cli_session *s, uint64_t tokens) {
+    struct sluice_error err;
+    const double start = sluice_clock();
+    if (sluice_runner_start(s->runner, tokens, &err)) {
+        return cli_session_fail(s, &err);
+    }
+    s->params.n_ubatch = sluice_runner_n_ubatch(s->runner); /* a comparison takes the same */
+    s->load_s += sluice_clock() - start;
     return 0;
 }
 

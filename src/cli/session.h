@@ -34,6 +34,12 @@ struct cli_session {
 int cli_session_open(struct cli_session *s, const struct cli_config *c);
 
 /*
+ * Make the context, for a first prompt of so many tokens (0: not known yet). Returns as cli_session_open. Afterwards
+ * params.n_ubatch is what is in force.
+ */
+int cli_session_start(struct cli_session *s, uint64_t tokens);
+
+/*
  * Nothing more will be computed: end the CSV file and the route trace. Returns an exit code, not 0 if any of it could
  * not be written; a line was printed then.
  */

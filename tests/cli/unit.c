@@ -1,6 +1,6 @@
 /*
  * unit.c - the parts of command and runner that can be tested without a process around them: UTF-8, the
- * option parser, growing text.
+ * option parser, growing text, the choice of a micro-batch.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +13,7 @@
 
 #include "cli/options.h"
 #include "cli/text.h"
+#include "runner/ubatch.h"
 #include "runner/utf8.h"
 
 static void assert_ready(const char *text, size_t expected) {
@@ -97,6 +98,7 @@ static void test_args(void **state) {
     assert_int_equal(parse(&command, "", &c, buffer, argv), 0);
     assert_int_equal(c.n_predict, CLI_NOT_GIVEN);
     assert_int_equal(c.n_ctx, 4096);
+    assert_int_equal(c.n_ubatch, 0);
     assert_int_equal(c.n_settings, 0);
     assert_int_equal(parse(&command, "-m a -n 5 --temp=0.5 one --cache 2GiB -c 0 two", &c, buffer, argv), 0);
     assert_string_equal(c.model, "a");
@@ -155,10 +157,63 @@ static void test_text(void **state) {
     assert_null(t.data);
 }
 
+/* The first try: the whole prompt, or as evenly as the largest size allows; never more than the context. */
+static void test_ubatch_wish(void **state) {
+    (void)state;
+    assert_int_equal(sluice_ubatch_wish(1, 4096), 32);
+    assert_int_equal(sluice_ubatch_wish(32, 4096), 32);
+    assert_int_equal(sluice_ubatch_wish(33, 4096), 64);
+    assert_int_equal(sluice_ubatch_wish(600, 4096), 608);
+    assert_int_equal(sluice_ubatch_wish(600, 601), 601);
+    assert_int_equal(sluice_ubatch_wish(8192, 65536), 8192);
+    assert_int_equal(sluice_ubatch_wish(8193, 65536), 4128);
+    assert_int_equal(sluice_ubatch_wish(20000, 65536), 6688);
+    assert_int_equal(sluice_ubatch_wish(UINT64_MAX / 2, 65536), 8192);
+    assert_int_equal(sluice_ubatch_wish(0, 4096), 2048);
+    assert_int_equal(sluice_ubatch_wish(0, 1000), 1000);
+    assert_int_equal(sluice_ubatch_wish(0, 0), 2048);
+}
+
+/* The whole search with buffers of `each` bytes per token, as context_choose does it. */
+static uint32_t chosen(uint64_t tokens, uint32_t n_ctx, uint64_t each, uint64_t allowed, uint64_t most) {
+    uint32_t size = sluice_ubatch_wish(tokens, n_ctx);
+    for (int tries = 0; tries < 16; tries++) {
+        const struct sluice_ubatch_cost cost = {
+            .buffers = size * each, .allowed = allowed, .refused = size * each > most};
+        const uint32_t next = sluice_ubatch_next(tokens, size, &cost);
+        assert_true(next <= size && next > 0);
+        if (next == size) {
+            return size;
+        }
+        size = next;
+    }
+    fail_msg("no end");
+    return 0;
+}
+
+static void test_ubatch_next(void **state) {
+    (void)state;
+    const uint64_t any = UINT64_MAX;
+    assert_int_equal(chosen(600, 4096, 200, any, any), 608);
+    assert_int_equal(chosen(2100, 4096, 200, 2048 * 200, any), 1056); /* two of 1056, not 2048 and 52 */
+    assert_int_equal(chosen(2100, 4096, 200, 1000 * 200, any), 704);  /* three */
+    assert_int_equal(chosen(4096, 4096, 200, 2047 * 200, any), 1376); /* three of 1366: 2047 are not enough for two */
+    assert_int_equal(chosen(4096, 4096, 200, 1, any), 256);           /* not smaller for a share */
+    assert_int_equal(chosen(100, 4096, 200, 1, any), 128);            /* the prompt is */
+    assert_int_equal(chosen(4096, 4096, 200, any, 200 * 100), 64);    /* but for the plan */
+    assert_int_equal(chosen(4096, 4096, 200, any, 200 * 3000), 2048);
+    assert_int_equal(chosen(4096, 4096, 200, any, 0), 64); /* then the plan says no, with its numbers */
+    assert_int_equal(chosen(0, 4096, 200, any, any), 2048);
+    assert_int_equal(chosen(0, 4096, 200, 200 * 700, any), 672);
+    assert_int_equal(chosen(0, 4096, 200, 1, any), 512); /* a chat gets llama.cpp's default */
+    assert_int_equal(chosen(0, 4096, 200, 1, 200 * 300), 256);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_utf8_ready), cmocka_unit_test(test_utf8_clean),   cmocka_unit_test(test_utf8_stream),
-        cmocka_unit_test(test_args),       cmocka_unit_test(test_args_refused), cmocka_unit_test(test_text),
+        cmocka_unit_test(test_utf8_ready),  cmocka_unit_test(test_utf8_clean),   cmocka_unit_test(test_utf8_stream),
+        cmocka_unit_test(test_args),        cmocka_unit_test(test_args_refused), cmocka_unit_test(test_text),
+        cmocka_unit_test(test_ubatch_wish), cmocka_unit_test(test_ubatch_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
