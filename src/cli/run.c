@@ -185,7 +185,6 @@ static int generate(struct run *run, const int32_t *tokens, size_t n) {
     enum sluice_stop stop;
     double start = sluice_clock();
     sluice_get_stats(&at_start);
-    cli_progress_tokens(&s->progress, s->feeding, 0, n);
     if (sluice_runner_feed(s->runner, tokens, n, &stop, &err)) {
         return cli_session_fail(s, &err);
     }

@@ -28,17 +28,34 @@ static void hook_loading(void *user, double fraction) {
     cli_progress_percent(&s->progress, "loading the model", fraction);
 }
 
-/* After each batch. The first one settles what the cache will be, hence the mode line here. */
+/* Of the MoE blocks that the prompt will take, how many have begun. */
+static double fed_fraction(void *user) {
+    const struct cli_session *s = user;
+    struct sluice_stats now;
+    sluice_get_stats(&now);
+    const uint64_t all = now.layers * s->feed_batches;
+    const uint64_t begun = now.prompt.blocks + now.generation.blocks - s->feed_blocks;
+    return all && begun ? ((double)begun - 1) / (double)all : 0; /* the last one is being computed */
+}
+
+/* Before the first batch and after each. The first one settles what the cache will be, hence the mode line here. */
 static void hook_prompt(void *user, uint64_t done, uint64_t total) {
     struct cli_session *s = user;
+    if (done == 0) {
+        struct sluice_stats now;
+        sluice_get_stats(&now);
+        s->feed_blocks = now.prompt.blocks + now.generation.blocks;
+        s->feed_batches = (total + s->params.n_ubatch - 1) / s->params.n_ubatch;
+        cli_progress_watch(&s->progress, s->feeding, total, fed_fraction, s);
+        return;
+    }
     if (!s->mode_shown) {
         char line[512];
         s->mode_shown = true;
         cli_session_mode(s, line, sizeof line);
-        cli_progress_clear(&s->progress);
-        fprintf(stderr, "%s\n", line);
+        cli_progress_print(&s->progress, line);
         if (!s->config->resident && sluice_plan_line(line, sizeof line) > 0) {
-            fprintf(stderr, "%s\n", line);
+            cli_progress_print(&s->progress, line);
         }
     }
     if (done < total) {

@@ -19,6 +19,8 @@ struct cli_session {
     struct sluice_runner *runner;       /* owned */
     struct cli_progress progress;       /* the moving line */
     const char *feeding;                /* what the prompt hook calls the work: "prompt" */
+    uint64_t feed_blocks;               /* MoE blocks begun before the prompt that is being read */
+    uint64_t feed_batches;              /* micro-batches of that prompt */
     double load_s;                      /* seconds from the start until the model was open */
     bool mode_shown;                    /* the mode line was printed, or is not wanted */
     struct sluice_settings settings;    /* as registered */

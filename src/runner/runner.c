@@ -244,6 +244,9 @@ int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const
 static int runner_feed_all(struct sluice_runner *r, const int32_t *tokens, size_t n, enum sluice_stop *stop,
                            struct sluice_error *err) {
     const struct sluice_hooks *hooks = &r->params.hooks;
+    if (hooks->prompt) {
+        hooks->prompt(hooks->user, 0, n);
+    }
     for (size_t done = 0; done < n;) {
         uint32_t part = n - done < r->n_ubatch ? (uint32_t)(n - done) : r->n_ubatch;
         int rc = sluice_runner_decode(r, SLUICE_PHASE_PROMPT, tokens + done, part, stop, err);

@@ -33,7 +33,7 @@ struct sluice_sampling {
 struct sluice_hooks {
     bool (*interrupted)(void *user);              /* polled from compute threads: true stops as soon as possible */
     void (*loading)(void *user, double fraction); /* 0..1 while the model loads */
-    void (*prompt)(void *user, uint64_t done, uint64_t total); /* tokens, after each batch of a prompt */
+    void (*prompt)(void *user, uint64_t done, uint64_t total); /* tokens: 0 before a prompt, then after each batch */
     void (*step)(void *user, const struct sluice_step *s);     /* after each llama_decode that succeeded */
     void *user;                                                /* passed to all of them */
 };

@@ -165,7 +165,7 @@ for key in bank_bytes dense_bytes token_demand_bytes; do
 done
 
 # A terminal sees the progress of a long prompt, and the line goes away.
-printf 'wait \033[Kprompt \nwait  tokens\nwait \r\033[K\nwait sluice: 1 tokens generated\nexit 0\n' |
+printf 'wait \033[Kprompt \nwait  tokens, \nwait  tok/s, \nwait  s left\nwait \r\033[K\nwait sluice: 1 tokens generated\nexit 0\n' |
     "$BIN/cli-terminal" "$sluice" run -m "$model" -p "$(seq 300)" -n 1 -c 2048 --ubatch 2 --temp 0 >out.txt 2>err.txt
 rc=$?
 if [ "$rc" -eq 0 ]; then ok "progress on a terminal"; else fail "progress: $(cat err.txt)"; fi

@@ -1,18 +1,24 @@
 /*
  * unit.c - the parts of command and runner that can be tested without a process around them: UTF-8, the
- * option parser, growing text, the choice of a micro-batch.
+ * option parser, growing text, the choice of a micro-batch, the
+ * moving line.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <semaphore.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/text.h"
+#include "runner/runner.h"
 #include "runner/ubatch.h"
 #include "runner/utf8.h"
 
@@ -209,11 +215,109 @@ static void test_ubatch_next(void **state) {
     assert_int_equal(chosen(0, 4096, 200, 1, 200 * 300), 256);
 }
 
+/* The clock of progress.c, in the place of the runner's: every look at it is a second later. */
+double sluice_clock(void) {
+    static double now = 100;
+    return now++;
+}
+
+/* Half of it is done. Tells that it was asked. */
+static double half(void *user) {
+    sem_post(user);
+    return 0.5;
+}
+
+/* Standard error of what happens between the two, as text. */
+static int caught_fd = -1, real_fd = -1;
+
+static void catch_stderr(void) {
+    FILE *f = tmpfile();
+    assert_non_null(f);
+    fflush(stderr);
+    real_fd = dup(STDERR_FILENO);
+    caught_fd = fileno(f);
+    dup2(caught_fd, STDERR_FILENO);
+}
+
+static void caught(char *text, size_t cap) {
+    fflush(stderr);
+    const ssize_t n = pread(caught_fd, text, cap - 1, 0);
+    dup2(real_fd, STDERR_FILENO);
+    close(real_fd);
+    assert_true(n >= 0);
+    text[n] = '\0';
+}
+
+/* A prompt that is one call of llama.cpp moves all the same; other lines come between; the line goes away. */
+static void test_progress_watch(void **state) {
+    (void)state;
+    struct cli_progress p = {0};
+    char text[4096];
+    sem_t asked;
+    sem_init(&asked, 0, 0);
+    cli_progress_init(&p, true);
+    catch_stderr();
+    cli_progress_watch(&p, "prompt", 600, half, &asked);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sem_wait(&asked), 0); /* before the third look, two were shown */
+    }
+    cli_progress_print(&p, "streaming");
+    cli_progress_clear(&p);
+    caught(text, sizeof text);
+    assert_non_null(strstr(text, "\r\033[Kprompt 300/600 tokens, "));
+    assert_non_null(strstr(text, " tok/s, "));
+    assert_non_null(strstr(text, " s left"));
+    assert_non_null(strstr(text, "\r\033[Kstreaming\n"));
+    assert_false(p.watching);
+    sem_destroy(&asked);
+}
+
+/* Nobody looks: nothing is asked, no thread, only the lines. */
+static void test_progress_off(void **state) {
+    (void)state;
+    struct cli_progress p = {0};
+    char text[4096];
+    sem_t asked;
+    sem_init(&asked, 0, 0);
+    cli_progress_init(&p, false);
+    catch_stderr();
+    cli_progress_watch(&p, "prompt", 600, half, &asked);
+    cli_progress_tokens(&p, "prompt", 1, 2);
+    cli_progress_percent(&p, "loading", 0.5);
+    assert_false(p.watching);
+    cli_progress_print(&p, "streaming");
+    cli_progress_clear(&p);
+    caught(text, sizeof text);
+    assert_string_equal(text, "streaming\n");
+    assert_int_not_equal(sem_trywait(&asked), 0);
+    sem_destroy(&asked);
+}
+
+/* The estimate, by the clock above. */
+static void test_progress_tokens(void **state) {
+    (void)state;
+    struct cli_progress p = {.on = false};
+    char text[4096];
+    cli_progress_init(&p, true);
+    catch_stderr();
+    cli_progress_tokens(&p, "comparing", 100, 400); /* not watched: no estimate */
+    p.began_s = sluice_clock();                     /* the next looks are one and two seconds later */
+    cli_progress_tokens(&p, "prompt", 100, 400);
+    p.began_s = 0;
+    cli_progress_clear(&p);
+    caught(text, sizeof text);
+    assert_string_equal(text, "\r\033[Kcomparing 100/400 tokens"
+                              "\r\033[Kprompt 100/400 tokens, 50.0 tok/s, 6 s left\r\033[K");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_utf8_ready),  cmocka_unit_test(test_utf8_clean),   cmocka_unit_test(test_utf8_stream),
-        cmocka_unit_test(test_args),        cmocka_unit_test(test_args_refused), cmocka_unit_test(test_text),
-        cmocka_unit_test(test_ubatch_wish), cmocka_unit_test(test_ubatch_next),
+        cmocka_unit_test(test_utf8_ready),      cmocka_unit_test(test_utf8_clean),
+        cmocka_unit_test(test_utf8_stream),     cmocka_unit_test(test_args),
+        cmocka_unit_test(test_args_refused),    cmocka_unit_test(test_text),
+        cmocka_unit_test(test_ubatch_wish),     cmocka_unit_test(test_ubatch_next),
+        cmocka_unit_test(test_progress_watch),  cmocka_unit_test(test_progress_off),
+        cmocka_unit_test(test_progress_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
