@@ -17,10 +17,10 @@
  * with room for 2048 are two times 1056. A power of two would be two readings as well, with twice
  * the buffers. A short prompt gets small buffers.
  *
- * A quarter of what cache and buffers have together is the most that the buffers get. docs/benchmarks.md has
- * the bytes of prompt and generation for other shares: between an eighth and a half it hardly matters, as the
- * number of micro-batches is a small whole number. In a chat, where most messages are short and none is known when
- * the buffers are made, it is a sixteenth, at least 512 tokens and at most 2048.
+ * A quarter of what cache and buffers have together is the most that the buffers get: within 8 % of the fewest bytes
+ * for prompt and 256 generated tokens, over memory and prompt lengths in docs/benchmarks.md; an eighth reads up to 38 %
+ * too much, a half takes from long generations. In a chat, where most messages are short and none is known when the
+ * buffers are made, it is a sixteenth, at least 512 tokens and at most 2048.
  */
 #include "runner/ubatch.h"
 
