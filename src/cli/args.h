@@ -69,6 +69,7 @@ struct cli_config {
     double min_p;                                  /* see sluice_sampling */
     int64_t top_k;                                 /* see sluice_sampling */
     int64_t seed;                                  /* -1: a random one */
+    const char *prompt_cache;                      /* --prompt-cache; NULL: not given */
     bool ignore_eos;                               /* --ignore-eos */
     const char *csv;                               /* --csv; NULL: not given */
     const char *route_trace;                       /* --route-trace; NULL: not given */

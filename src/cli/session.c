@@ -28,6 +28,19 @@ static void hook_loading(void *user, double fraction) {
     cli_progress_percent(&s->progress, "loading the model", fraction);
 }
 
+void cli_session_show_mode(struct cli_session *s) {
+    char line[512];
+    if (s->mode_shown) {
+        return;
+    }
+    s->mode_shown = true;
+    cli_session_mode(s, line, sizeof line);
+    cli_progress_print(&s->progress, line);
+    if (!s->config->resident && sluice_plan_line(line, sizeof line) > 0) {
+        cli_progress_print(&s->progress, line);
+    }
+}
+
 /* Of the MoE blocks that the prompt will take, how many have begun. */
 static double fed_fraction(void *user) {
     const struct cli_session *s = user;
@@ -49,15 +62,7 @@ static void hook_prompt(void *user, uint64_t done, uint64_t total) {
         cli_progress_watch(&s->progress, s->feeding, total, fed_fraction, s);
         return;
     }
-    if (!s->mode_shown) {
-        char line[512];
-        s->mode_shown = true;
-        cli_session_mode(s, line, sizeof line);
-        cli_progress_print(&s->progress, line);
-        if (!s->config->resident && sluice_plan_line(line, sizeof line) > 0) {
-            cli_progress_print(&s->progress, line);
-        }
-    }
+    cli_session_show_mode(s);
     if (done < total) {
         cli_progress_tokens(&s->progress, s->feeding, done, total);
     }

@@ -50,6 +50,9 @@ int cli_session_end_csv(struct cli_session *s);
 /* Free everything. */
 void cli_session_close(struct cli_session *s);
 
+/* Show mode and memory plan, once and if they are wanted. Happens by itself after the first batch of a prompt. */
+void cli_session_show_mode(struct cli_session *s);
+
 /* What runs, in one line without a newline. Final after the first batch. */
 void cli_session_mode(const struct cli_session *s, char *buf, size_t cap);
 

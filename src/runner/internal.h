@@ -19,9 +19,10 @@ struct sluice_runner {
     uint32_t n_ctx;                     /* context size, tokens */
     uint32_t n_ubatch;                  /* tokens per batch */
     int32_t pending;                    /* a token that was shown but not computed yet; -1: none */
-    uint32_t feeds;                     /* prompts begun so far; the last one is turn feeds - 1 of a route trace */
-    struct sluice_step step;            /* the last llama_decode, measured */
-    struct sluice_record *record;       /* where batches are recorded; NULL: nowhere */
+    float *logits;                /* of the last token, when a prompt cache restored it; owned, NULL: the context's */
+    uint32_t feeds;               /* prompts begun so far; the last one is turn feeds - 1 of a route trace */
+    struct sluice_step step;      /* the last llama_decode, measured */
+    struct sluice_record *record; /* where batches are recorded; NULL: nowhere */
 };
 
 /* Has the user asked to stop? */

@@ -164,6 +164,7 @@ void sluice_runner_free(struct sluice_runner *r) {
     if (r->model) {
         llama_model_free(r->model);
     }
+    free(r->logits);
     free(r->kv);
     free(r);
 }
@@ -202,6 +203,8 @@ void sluice_runner_tell_step(const struct sluice_runner *r) {
 int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
                          enum sluice_stop *stop, struct sluice_error *err) {
     *stop = SLUICE_STOP_NONE;
+    free(r->logits); /* of an earlier token now */
+    r->logits = NULL;
     r->batch.n_tokens = (int32_t)n;
     for (uint32_t i = 0; i < n; i++) {
         r->batch.token[i] = tokens[i];

@@ -1,7 +1,7 @@
 /*
  * unit.c - the parts of command and runner that can be tested without a process around them: UTF-8, the
  * option parser, growing text, the choice of a micro-batch, the
- * moving line.
+ * moving line, the file of a prompt.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <semaphore.h>
 #include <stdio.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/text.h"
+#include "runner/prompt_file.h"
 #include "runner/runner.h"
 #include "runner/ubatch.h"
 #include "runner/utf8.h"
@@ -310,14 +313,127 @@ static void test_progress_tokens(void **state) {
                               "\r\033[Kprompt 100/400 tokens, 50.0 tok/s, 6 s left\r\033[K");
 }
 
+static const char prompt_path[] = "unit.prompt";
+
+/* A small file with something in every part. */
+static void make_prompt_file(void) {
+    static const int32_t tokens[] = {5, 6, 7};
+    static const float logits[] = {0.5f, -1, 2, 4, 8};
+    struct sluice_prompt_parts parts = {.facts = "model=1\n",
+                                        .tokens = tokens,
+                                        .logits = logits,
+                                        .n_facts = 8,
+                                        .n_tokens = 3,
+                                        .n_logits = 5,
+                                        .n_state = 100};
+    struct sluice_prompt_file *f;
+    assert_int_equal(sluice_prompt_file_create(&f, prompt_path, &parts, NULL), 0);
+    memset(parts.state, 0x5A, 100);
+    assert_int_equal(sluice_prompt_file_commit(f, NULL), 0);
+    sluice_prompt_file_close(f);
+}
+
+/* Is the file there believed? */
+static bool prompt_file_good(struct sluice_error *err) {
+    struct sluice_prompt_parts parts;
+    struct sluice_prompt_file *f;
+    bool absent;
+    const int rc = sluice_prompt_file_open(&f, prompt_path, &parts, &absent, err);
+    assert_true((rc == 0) == (f != NULL));
+    assert_false(absent);
+    sluice_prompt_file_close(f);
+    return rc == 0;
+}
+
+static void test_prompt_file(void **state) {
+    (void)state;
+    struct sluice_prompt_parts parts;
+    struct sluice_prompt_file *f;
+    struct sluice_error err;
+    bool absent;
+    unlink(prompt_path);
+    assert_int_equal(sluice_prompt_file_open(&f, prompt_path, &parts, &absent, &err), SLUICE_ERR_IO);
+    assert_true(absent);
+    make_prompt_file();
+    assert_int_equal(sluice_prompt_file_open(&f, prompt_path, &parts, &absent, &err), 0);
+    assert_int_equal(parts.n_facts, 8);
+    assert_memory_equal(parts.facts, "model=1\n", 8);
+    assert_int_equal(parts.n_tokens, 3);
+    assert_int_equal(parts.tokens[2], 7);
+    assert_int_equal(parts.n_logits, 5);
+    assert_true(parts.logits[4] == 8);
+    assert_int_equal(parts.n_state, 100);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(parts.state[i], 0x5A);
+    }
+    sluice_prompt_file_close(f);
+    assert_int_equal(chmod(prompt_path, 0620), 0); /* others may write it */
+    assert_false(prompt_file_good(&err));
+    assert_non_null(strstr(err.message, "other users"));
+}
+
+/* Every byte matters, and so does every missing one. */
+static void test_prompt_file_damaged(void **state) {
+    (void)state;
+    struct stat st;
+    struct sluice_error err;
+    make_prompt_file();
+    assert_int_equal(stat(prompt_path, &st), 0);
+    const int fd = open(prompt_path, O_RDWR);
+    assert_true(fd >= 0 && st.st_size > 128);
+    for (off_t at = 0; at < st.st_size; at++) {
+        uint8_t byte, wrong;
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        for (int bit = 0; bit < 8; bit += 7) {
+            wrong = byte ^ (uint8_t)(1 << bit);
+            assert_int_equal(pwrite(fd, &wrong, 1, at), 1);
+            assert_false(prompt_file_good(&err));
+            assert_int_equal(err.status, SLUICE_ERR_FORMAT);
+        }
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    assert_true(prompt_file_good(&err));
+    assert_int_equal(ftruncate(fd, st.st_size + 1), 0);
+    assert_false(prompt_file_good(&err));
+    for (off_t size = st.st_size - 1; size >= 0; size--) {
+        assert_int_equal(ftruncate(fd, size), 0);
+        assert_false(prompt_file_good(&err));
+    }
+    close(fd);
+}
+
+/* What was not committed leaves the old file alone and nothing beside it. */
+static void test_prompt_file_abandoned(void **state) {
+    (void)state;
+    static const int32_t token = 1;
+    static const float logit = 1;
+    struct sluice_prompt_parts parts = {.facts = "", .tokens = &token, .logits = &logit, .n_tokens = 1, .n_logits = 1};
+    struct sluice_prompt_file *f;
+    struct sluice_error err;
+    make_prompt_file();
+    assert_int_equal(sluice_prompt_file_create(&f, prompt_path, &parts, &err), 0);
+    sluice_prompt_file_close(f);
+    assert_true(prompt_file_good(&err));
+    assert_int_not_equal(system("ls unit.prompt.* >/dev/null 2>&1"), 0);
+    parts.n_state = UINT64_MAX / 2;
+    assert_int_equal(sluice_prompt_file_create(&f, prompt_path, &parts, &err), SLUICE_ERR_ARG);
+    parts.n_state = 1;
+    assert_int_equal(sluice_prompt_file_create(&f, "nothing/there", &parts, &err), SLUICE_ERR_IO);
+    assert_int_equal(sluice_prompt_file_possible("nothing/there", &err), SLUICE_ERR_IO);
+    assert_int_equal(sluice_prompt_file_possible(".", &err), SLUICE_ERR_IO);
+    assert_int_equal(sluice_prompt_file_possible(prompt_path, &err), 0);
+    unlink(prompt_path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_utf8_ready),      cmocka_unit_test(test_utf8_clean),
-        cmocka_unit_test(test_utf8_stream),     cmocka_unit_test(test_args),
-        cmocka_unit_test(test_args_refused),    cmocka_unit_test(test_text),
-        cmocka_unit_test(test_ubatch_wish),     cmocka_unit_test(test_ubatch_next),
-        cmocka_unit_test(test_progress_watch),  cmocka_unit_test(test_progress_off),
-        cmocka_unit_test(test_progress_tokens),
+        cmocka_unit_test(test_utf8_ready),          cmocka_unit_test(test_utf8_clean),
+        cmocka_unit_test(test_utf8_stream),         cmocka_unit_test(test_args),
+        cmocka_unit_test(test_args_refused),        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_ubatch_wish),         cmocka_unit_test(test_ubatch_next),
+        cmocka_unit_test(test_progress_watch),      cmocka_unit_test(test_prompt_file),
+        cmocka_unit_test(test_prompt_file_damaged), cmocka_unit_test(test_prompt_file_abandoned),
+        cmocka_unit_test(test_progress_off),        cmocka_unit_test(test_progress_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
