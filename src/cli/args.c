@@ -158,7 +158,6 @@ static void set_defaults(const struct cli_command *cmd, struct cli_config *c) {
     c->command = cmd->name;
     c->n_predict = CLI_NOT_GIVEN;
     c->n_ctx = cmd->n_ctx ? cmd->n_ctx : 4096;
-    c->n_ubatch = 512;
     c->temp = 0.8; /* llama.cpp's own defaults */
     c->top_k = 40;
     c->top_p = 0.95;

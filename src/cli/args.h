@@ -71,13 +71,14 @@ struct cli_config {
     int64_t n_ctx;                                 /* context, tokens; 0: as the model was trained */
     int64_t n_threads;                             /* compute threads; 0: one per processor */
     int64_t n_prompt;                              /* use so many tokens of the prompt; 0: all */
-    int64_t n_ubatch;                              /* prompt tokens per batch */
+    int64_t n_ubatch;                              /* prompt tokens per batch; 0: chosen */
     int64_t n_expert_used;                         /* experts per token; 0: as the model says */
     double temp;                                   /* see sluice_sampling */
     double top_p;                                  /* see sluice_sampling */
     double min_p;                                  /* see sluice_sampling */
     int64_t top_k;                                 /* see sluice_sampling */
     int64_t seed;                                  /* -1: a random one */
+    const char *prompt_cache;                      /* --prompt-cache; NULL: not given */
     bool ignore_eos;                               /* --ignore-eos */
     const char *csv;                               /* --csv; NULL: not given */
     const char *route_trace;                       /* --route-trace; NULL: not given */

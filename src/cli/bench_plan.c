@@ -19,11 +19,31 @@
 static const uint64_t MIB = 1024 * 1024;
 
 /* Options that bench sets itself: in a variant they would make the rows incomparable, or the run unreadable. */
-static const char *const ours[] = {
-    "-m",    "--model",     "-p",           "--prompt", "-f",         "--file",
-    "-n",    "--n-predict", "--temp",       "--cache",  "--memory",   "--json",
-    "--csv", "-q",          "--quiet",      "--seed",   "--resident", "--compare-resident",
-    "-h",    "--help",      "--ignore-eos", "--",       "-",          "--prompt-tokens"};
+static const char *const ours[] = {"-m",
+                                   "--model",
+                                   "-p",
+                                   "--prompt",
+                                   "-f",
+                                   "--file",
+                                   "-n",
+                                   "--n-predict",
+                                   "--temp",
+                                   "--cache",
+                                   "--memory",
+                                   "--json",
+                                   "--csv",
+                                   "-q",
+                                   "--quiet",
+                                   "--seed",
+                                   "--resident",
+                                   "--compare-resident",
+                                   "-h",
+                                   "--help",
+                                   "--ignore-eos",
+                                   "--",
+                                   "-",
+                                   "--prompt-tokens",
+                                   "--prompt-cache"};
 
 /* The first item of a list with commas, and the rest of the list; NULL: it was the last. *too_long: it does not fit. */
 static const char *next_item(const char *list, char *item, size_t cap, bool *too_long) {

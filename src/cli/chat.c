@@ -200,6 +200,7 @@ int cli_chat(int argc, char **argv) {
         config.n_predict = -1;
     }
     rc = cli_session_open(&t.session, &config);
+    rc = rc ? rc : cli_session_start(&t.session, 0);
     if (rc == 0 && sluice_chat_new(&t.chat, t.session.runner, config.chat_template, config.system, &err)) {
         rc = config.chat_template && err.status == SLUICE_ERR_ARG
                  ? cli_fail(CLI_EXIT_USAGE, config.command, "--chat-template %s: %s", config.chat_template, err.message)

@@ -179,6 +179,7 @@ static int choose_shape(struct eval *e) {
     }
     e->params.n_ctx = (uint32_t)c->n_ctx;
     e->params.decode = c->eval.decode || lossy;
+    s->params.n_ubatch = s->params.n_ubatch ? s->params.n_ubatch : 512; /* as llama-perplexity */
     s->params.n_outputs = sluice_evaluate_outputs(e->params.n_ctx, s->params.n_ubatch, e->params.decode);
     s->feeding = "eval";
     e->batch = e->params.decode ? 1 : s->params.n_ubatch < e->params.n_ctx ? s->params.n_ubatch : e->params.n_ctx;
@@ -394,6 +395,7 @@ static int run_all(struct eval *e) {
     rc = rc ? rc : cli_session_prepare(&e->session, e->config);
     rc = rc ? rc : choose_shape(e);
     rc = rc ? rc : cli_session_load(&e->session);
+    rc = rc ? rc : cli_session_start(&e->session, 0);
     rc = rc ? rc : tokenize(e, &text, &tokens, &n);
     rc = rc ? rc : evaluate(e, tokens, n);
     if (rc == 0 && !e->config->quiet) {

@@ -37,7 +37,9 @@ const struct cli_option cli_model_options[] = {
      .offset = FIELD(n_ubatch),
      .min = 1,
      .max = 16384,
-     .help = "prompt tokens per batch (512). Larger reads each expert less often,\nand needs more memory"},
+     .help = "prompt tokens per micro-batch, each of which reads nearly all experts once\n"
+             "(chosen: as few micro-batches as memory allows). The output is that of\n"
+             "llama.cpp with the same micro-batch (-b N -ub N)"},
     {.name = "--n-expert-used",
      .metavar = "K",
      .set = cli_set_integer,

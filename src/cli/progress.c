@@ -1,13 +1,22 @@
 /*
  * progress.c - see progress.h.
+ *
+ * A prompt that is one micro-batch is one call of llama.cpp, minutes long with a large model, so whoever
+ * shows its progress cannot be the thread that computes. llama.cpp's abort callback is called between the nodes
+ * of a graph, but not inside of our part of it, and does not say how many there are; the blocks that the backend
+ * has begun are counted anyway. So a thread looks at those counters five times a second, and only where somebody
+ * sees it: a terminal. Everywhere else there is no thread.
  */
 #include "cli/progress.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runner/runner.h"
@@ -60,13 +69,23 @@ void cli_interrupt_die(void) {
 
 void cli_progress_start(struct cli_progress *p, bool quiet) {
     memset(p, 0, sizeof *p);
-    p->on = !quiet && isatty(STDERR_FILENO);
+    cli_progress_init(p, !quiet && isatty(STDERR_FILENO));
 }
 
-/* Is it time for an update? The last one (done) is not worth showing: the line goes away then. */
+void cli_progress_init(struct cli_progress *p, bool on) {
+    pthread_condattr_t attr;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    p->on = on;
+}
+
+/* Is it time for an update? The lock is held. */
 static bool due(struct cli_progress *p) {
-    double now = p->on ? sluice_clock() : 0;
-    if (!p->on || now < p->next_s) {
+    double now = sluice_clock();
+    if (now < p->next_s) {
         return false;
     }
     p->next_s = now + 0.1;
@@ -75,35 +94,120 @@ static bool due(struct cli_progress *p) {
 }
 
 void cli_progress_percent(struct cli_progress *p, const char *what, double fraction) {
+    if (!p->on) {
+        return;
+    }
+    pthread_mutex_lock(&p->lock);
     if (due(p)) {
         fprintf(stderr, "\r\033[K%s %.0f %%", what, 100 * fraction);
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* The line about tokens; `done` may have a fraction of one, `from` were done at `since_s`. The lock is held. */
+static void show_tokens(const char *what, double done, uint64_t total, double from, double since_s) {
+    const double spent = since_s > 0 ? sluice_clock() - since_s : 0;
+    fprintf(stderr, "\r\033[K%s %.0f/%" PRIu64 " tokens", what, done, total);
+    if (done > from && spent > 0) {
+        const double rate = (done - from) / spent;
+        fprintf(stderr, ", %.1f tok/s, %.0f s left", rate, ((double)total - done) / rate);
     }
 }
 
 void cli_progress_tokens(struct cli_progress *p, const char *what, uint64_t done, uint64_t total) {
-    const double now = p->on ? sluice_clock() : 0;
-    if (p->total != total || done < p->from) { /* another piece of work */
+    if (!p->on) {
+        return;
+    }
+    pthread_mutex_lock(&p->lock);
+    if (!p->watching && (p->total != total || done < p->from)) { /* another piece of work */
         p->total = total;
         p->from = done;
-        p->from_s = now;
+        p->began_s = sluice_clock();
     }
     if (due(p)) {
-        fprintf(stderr, "\r\033[K%s %" PRIu64 "/%" PRIu64 " tokens", what, done, total);
-        if (done > p->from && now - p->from_s > 3) { /* before that it would be a guess */
-            fprintf(stderr, ", %.0f s left", (now - p->from_s) / (double)(done - p->from) * (double)(total - done));
-        }
+        show_tokens(what, (double)done, total, (double)p->from, p->began_s);
     }
+    pthread_mutex_unlock(&p->lock);
 }
 
 void cli_progress_seconds(struct cli_progress *p, const char *what, double seconds) {
+    if (!p->on) {
+        return;
+    }
+    pthread_mutex_lock(&p->lock);
     if (due(p)) {
         fprintf(stderr, "\r\033[K%s, %.0f s", what, seconds);
     }
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void *watch(void *arg) {
+    struct cli_progress *p = arg;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop) {
+        struct timespec at;
+        clock_gettime(CLOCK_MONOTONIC, &at);
+        at.tv_nsec += 200000000;
+        at.tv_sec += at.tv_nsec / 1000000000;
+        at.tv_nsec %= 1000000000;
+        if (pthread_cond_timedwait(&p->wake, &p->lock, &at) != ETIMEDOUT) {
+            continue;
+        }
+        pthread_mutex_unlock(&p->lock); /* the counters have a lock of their own */
+        const double fraction = p->fraction(p->user);
+        pthread_mutex_lock(&p->lock);
+        if (!p->stop && due(p)) {
+            show_tokens(p->what, (double)p->total * (fraction < 1 ? fraction : 1), p->total, 0, p->began_s);
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+void cli_progress_watch(struct cli_progress *p, const char *what, uint64_t total, cli_progress_fn fraction,
+                        void *user) {
+    sigset_t all, before;
+    if (!p->on || p->watching) {
+        return;
+    }
+    p->what = what;
+    p->total = total;
+    p->fraction = fraction;
+    p->user = user;
+    p->stop = false;
+    p->began_s = sluice_clock();
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before); /* Ctrl-C must interrupt whoever waits for a line of input */
+    p->watching = pthread_create(&p->thread, NULL, watch, p) == 0; /* else there are fewer updates */
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void cli_progress_print(struct cli_progress *p, const char *line) {
+    if (!p->on) {
+        fprintf(stderr, "%s\n", line);
+        return;
+    }
+    pthread_mutex_lock(&p->lock);
+    fprintf(stderr, "%s%s\n", p->shown ? "\r\033[K" : "", line);
+    p->shown = false;
+    pthread_mutex_unlock(&p->lock);
 }
 
 void cli_progress_clear(struct cli_progress *p) {
+    if (!p->on) {
+        return;
+    }
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_cond_signal(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+    if (p->watching) {
+        pthread_join(p->thread, NULL);
+        p->watching = false;
+    }
     if (p->shown) {
         fputs("\r\033[K", stderr);
         p->shown = false;
     }
+    p->began_s = 0;
 }

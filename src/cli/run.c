@@ -21,6 +21,8 @@
 #include "cli/session.h"
 #include "cli/summary.h"
 #include "cli/text.h"
+#include "runner/prompt_cache.h"
+#include "runner/prompt_file.h"
 
 static const struct cli_option input_options[] = {
     {.name = "--prompt",
@@ -37,6 +39,15 @@ static const struct cli_option input_options[] = {
      .expect = "a file name",
      .offset = offsetof(struct cli_config, prompt_file),
      .help = "read the prompt from a file"},
+    {.name = "--prompt-cache",
+     .metavar = "FILE",
+     .set = cli_set_text,
+     .min = 1,
+     .expect = "a file name",
+     .offset = offsetof(struct cli_config, prompt_cache),
+     .help = "keep the state after the prompt in FILE, and begin with what FILE holds of\n"
+             "it: the same prompt is not read again and gives the same text, of a longer\n"
+             "one only the rest is read. Each file is of one model and its settings"},
     {0},
 };
 
@@ -98,13 +109,14 @@ const struct cli_command cli_run_command = {
 
 /* One run. */
 struct run {
-    const struct cli_config *config; /* the command line */
-    struct cli_session session;      /* the open model */
-    struct sluice_record *record;    /* for --compare-resident; else NULL */
-    struct cli_report report;        /* filled as things happen */
-    struct cli_text text;            /* what was generated; with --json it is printed at the end */
-    char last;                       /* last byte written to standard output */
-    bool write_failed;               /* standard output is gone */
+    const struct cli_config *config;   /* the command line */
+    struct cli_session session;        /* the open model */
+    struct sluice_prompt_cache *cache; /* --prompt-cache; else NULL */
+    struct sluice_record *record;      /* for --compare-resident; else NULL */
+    struct cli_report report;          /* filled as things happen */
+    struct cli_text text;              /* what was generated; with --json it is printed at the end */
+    char last;                         /* last byte written to standard output */
+    bool write_failed;                 /* standard output is gone */
 };
 
 /* The prompt from where the user said, exactly one place. */
@@ -147,7 +159,41 @@ static bool on_text(void *user, const char *text, size_t n) {
     return !run->write_failed && !run->session.csv_failed;
 }
 
-/* Tokens of the prompt, checked against the context. */
+/* --prompt-cache: how many tokens need not be computed. What is wrong with the file is said, once. */
+static int look_up(struct run *run, const int32_t *tokens, size_t n, uint64_t *known) {
+    struct cli_session *s = &run->session;
+    struct sluice_error err;
+    *known = 0;
+    if (!s->config->prompt_cache) {
+        return 0;
+    }
+    if (sluice_prompt_cache_open(&run->cache, s->runner, s->config->prompt_cache, &err)) {
+        return cli_session_fail(s, &err);
+    }
+    if (sluice_prompt_cache_refused(run->cache)) {
+        cli_fail(0, s->config->command, "%s", sluice_prompt_cache_refused(run->cache));
+    }
+    *known = sluice_prompt_cache_match(run->cache, tokens, n);
+    return 0;
+}
+
+/* Those tokens into the context. */
+static void restore(struct run *run, uint64_t known) {
+    run->report.restored = known ? sluice_prompt_cache_restore(run->cache, known) : 0;
+    if (known && run->report.restored == 0 && sluice_prompt_cache_refused(run->cache)) {
+        cli_fail(0, run->config->command, "%s", sluice_prompt_cache_refused(run->cache));
+    }
+}
+
+/* Keep the prompt. The text is right without it, so that a failure is told and no more. */
+static void keep_prompt(struct run *run) {
+    struct sluice_error err;
+    if (run->cache && sluice_prompt_cache_save(run->cache, &err)) {
+        cli_fail(0, run->config->command, "the prompt is not kept: %s", err.message);
+    }
+}
+
+/* Tokens of the prompt, and a context that suits them. */
 static int tokenize(struct run *run, const struct cli_text *prompt, int32_t **tokens, size_t *n) {
     struct sluice_error err;
     struct cli_session *s = &run->session;
@@ -160,6 +206,13 @@ static int tokenize(struct run *run, const struct cli_text *prompt, int32_t **to
     if (s->config->n_prompt && *n > (size_t)s->config->n_prompt) {
         *n = (size_t)s->config->n_prompt;
     }
+    uint64_t known;
+    int rc = look_up(run, *tokens, *n, &known);
+    rc = rc ? rc : cli_session_start(s, known < *n ? *n - known : 1);
+    if (rc) {
+        return rc;
+    }
+    restore(run, known);
     if (*n > sluice_runner_n_ctx(s->runner)) {
         return cli_fail(CLI_EXIT_USAGE, s->config->command,
                         "the prompt has %zu tokens, the context %" PRIu32 ": raise it with -c", *n,
@@ -174,18 +227,24 @@ static int generate(struct run *run, const int32_t *tokens, size_t n) {
     struct cli_report *r = &run->report;
     struct sluice_stats at_start, after_prompt;
     struct sluice_error err;
-    enum sluice_stop stop;
+    enum sluice_stop stop = SLUICE_STOP_NONE;
     double start = sluice_clock();
     sluice_get_stats(&at_start);
-    cli_progress_tokens(&s->progress, s->feeding, 0, n);
-    if (sluice_runner_feed(s->runner, tokens, n, &stop, &err)) {
-        return cli_session_fail(s, &err);
+    if (r->restored < n) {
+        if (sluice_runner_feed(s->runner, tokens + r->restored, n - r->restored, &stop, &err)) {
+            return cli_session_fail(s, &err);
+        }
+    } else {
+        cli_session_show_mode(s); /* there is no batch after which it would be shown */
     }
     cli_progress_clear(&s->progress);
+    if (!stop) {
+        keep_prompt(run);
+    }
     double fed = sluice_clock();
     sluice_get_stats(&after_prompt);
     r->total = after_prompt;
-    cli_phase_set(&r->prompt, &at_start, &after_prompt, sluice_runner_n_used(s->runner), fed - start);
+    cli_phase_set(&r->prompt, &at_start, &after_prompt, sluice_runner_n_used(s->runner) - r->restored, fed - start);
     r->made.stop = stop ? stop : SLUICE_STOP_LENGTH;
     if (!stop && s->config->n_predict != 0) {
         if (sluice_runner_generate(s->runner, s->config->n_predict, on_text, run, &r->made, &err)) {
@@ -287,6 +346,14 @@ int cli_run(int argc, char **argv) {
     if (config.compare && config.resident) {
         return cli_fail(CLI_EXIT_USAGE, config.command, "--resident and --compare-resident contradict each other");
     }
+    if (config.compare && config.prompt_cache) {
+        return cli_fail(CLI_EXIT_USAGE, config.command,
+                        "--compare-resident computes the whole prompt: it cannot be combined with --prompt-cache");
+    }
+    struct sluice_error err;
+    if (config.prompt_cache && sluice_prompt_file_possible(config.prompt_cache, &err)) {
+        return cli_fail(CLI_EXIT_FAILED, config.command, "%s", err.message);
+    }
     if (config.n_predict == CLI_NOT_GIVEN) {
         config.n_predict = 256;
     }
@@ -295,6 +362,7 @@ int cli_run(int argc, char **argv) {
     rc = rc ? rc : run_all(&run, &prompt);
     bool interrupted = run.report.made.stop == SLUICE_STOP_INTERRUPTED || run.report.comparison.interrupted;
     sluice_record_free(run.record);
+    sluice_prompt_cache_free(run.cache);
     cli_session_close(&run.session);
     cli_text_free(&prompt);
     cli_text_free(&run.text);

@@ -28,22 +28,46 @@ static void hook_loading(void *user, double fraction) {
     cli_progress_percent(&s->progress, "loading the model", fraction);
 }
 
-/* After each batch. The first one settles what the cache will be, hence the mode line here. */
+void cli_session_show_mode(struct cli_session *s) {
+    char line[1024];
+    if (s->mode_shown) {
+        return;
+    }
+    s->mode_shown = true;
+    cli_session_mode(s, line, sizeof line);
+    cli_progress_print(&s->progress, line);
+    if (!s->config->resident && sluice_warning_line(line, sizeof line) > 0) {
+        char warning[1100];
+        snprintf(warning, sizeof warning, "%s: warning: %s", s->config->command, line);
+        cli_progress_print(&s->progress, warning);
+    }
+    if (!s->config->resident && sluice_plan_line(line, sizeof line) > 0) {
+        cli_progress_print(&s->progress, line);
+    }
+}
+
+/* Of the MoE blocks that the prompt will take, how many have begun. */
+static double fed_fraction(void *user) {
+    const struct cli_session *s = user;
+    struct sluice_stats now;
+    sluice_get_stats(&now);
+    const uint64_t all = now.layers * s->feed_batches;
+    const uint64_t begun = now.prompt.blocks + now.generation.blocks - s->feed_blocks;
+    return all && begun ? ((double)begun - 1) / (double)all : 0; /* the last one is being computed */
+}
+
+/* Before the first batch and after each. The first one settles what the cache will be, hence the mode line here. */
 static void hook_prompt(void *user, uint64_t done, uint64_t total) {
     struct cli_session *s = user;
-    if (!s->mode_shown) {
-        char line[1024];
-        s->mode_shown = true;
-        cli_session_mode(s, line, sizeof line);
-        cli_progress_clear(&s->progress);
-        fprintf(stderr, "%s\n", line);
-        if (!s->config->resident && sluice_warning_line(line, sizeof line) > 0) {
-            fprintf(stderr, "%s: warning: %s\n", s->config->command, line);
-        }
-        if (!s->config->resident && sluice_plan_line(line, sizeof line) > 0) {
-            fprintf(stderr, "%s\n", line);
-        }
+    if (done == 0) {
+        struct sluice_stats now;
+        sluice_get_stats(&now);
+        s->feed_blocks = now.prompt.blocks + now.generation.blocks;
+        s->feed_batches = (total + s->params.n_ubatch - 1) / s->params.n_ubatch;
+        cli_progress_watch(&s->progress, s->feeding, total, fed_fraction, s);
+        return;
     }
+    cli_session_show_mode(s);
     if (done < total) {
         cli_progress_tokens(&s->progress, s->feeding, done, total);
     }
@@ -135,6 +159,7 @@ static void session_params(struct cli_session *s) {
     const struct cli_config *c = s->config;
     s->params = (struct sluice_runner_params){
         .gguf = s->gguf,
+        .settings = &s->settings,
         .log = &s->log,
         .sampling = {.temp = (float)c->temp,
                      .top_p = (float)c->top_p,
@@ -227,6 +252,17 @@ int cli_session_load(struct cli_session *s) {
 int cli_session_open(struct cli_session *s, const struct cli_config *c) {
     const int rc = cli_session_prepare(s, c);
     return rc ? rc : cli_session_load(s);
+}
+
+int cli_session_start(struct cli_session *s, uint64_t tokens) {
+    struct sluice_error err;
+    const double start = sluice_clock();
+    if (sluice_runner_start(s->runner, tokens, &err)) {
+        return cli_session_fail(s, &err);
+    }
+    s->params.n_ubatch = sluice_runner_n_ubatch(s->runner); /* a comparison takes the same */
+    s->load_s += sluice_clock() - start;
+    return 0;
 }
 
 void cli_session_close(struct cli_session *s) {

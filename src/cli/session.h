@@ -20,6 +20,8 @@ struct cli_session {
     struct cli_progress progress;       /* the moving line */
     const char *feeding;                /* what the prompt hook calls the work: "prompt" */
     double begun_s;                     /* clock time at which that start was */
+    uint64_t feed_blocks;               /* MoE blocks begun before the prompt that is being read */
+    uint64_t feed_batches;              /* micro-batches of that prompt */
     double load_s;                      /* seconds from the start until the model was open */
     bool mode_shown;                    /* the mode line was printed, or is not wanted */
     struct sluice_settings settings;    /* as registered */
@@ -41,6 +43,12 @@ int cli_session_prepare(struct cli_session *s, const struct cli_config *c);
 int cli_session_load(struct cli_session *s);
 
 /*
+ * Make the context, for a first prompt of so many tokens (0: not known yet). Returns as cli_session_open. Afterwards
+ * params.n_ubatch is what is in force.
+ */
+int cli_session_start(struct cli_session *s, uint64_t tokens);
+
+/*
  * Nothing more will be computed: end the CSV file and the route trace. Returns an exit code, not 0 if any of it could
  * not be written; a line was printed then.
  */
@@ -51,6 +59,9 @@ void cli_session_close(struct cli_session *s);
 
 /* Do the settings promise the resident run's output? Known after cli_session_prepare. */
 bool cli_session_lossless(const struct cli_session *s);
+
+/* Show mode and memory plan, once and if they are wanted. Happens by itself after the first batch of a prompt. */
+void cli_session_show_mode(struct cli_session *s);
 
 /* What runs, in one line without a newline. Final after the first batch. */
 void cli_session_mode(const struct cli_session *s, char *buf, size_t cap);

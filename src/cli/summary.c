@@ -164,7 +164,13 @@ void cli_summary_print(const struct cli_report *r, FILE *out) {
         fprintf(out, ", seed %" PRIu32, s->params.sampling.seed);
     }
     fputc('\n', out);
+    if (s->config->prompt_cache) {
+        fprintf(out, "  %-12s%" PRIu64 " tokens of the prompt, from %s\n", "restored", r->restored,
+                s->config->prompt_cache);
+    }
     cli_phase_print(out, "prompt", &r->prompt, streams(r));
+    fprintf(out, "  %-12s%" PRIu32 " prompt tokens at most (%s)\n", "micro-batch", s->params.n_ubatch,
+            s->config->n_ubatch ? "--ubatch" : "chosen");
     cli_phase_print(out, "generation", &r->generation, streams(r));
     cli_memory_print(out, &r->total, streams(r), r->peak_bytes, r->cgroup_peak_bytes);
 }
@@ -278,6 +284,8 @@ static json_t *report_json(const struct cli_report *r, const char *text, size_t 
               cli_json_count(o, "seed", s->params.sampling.seed) &&
               cli_json_put(o, "load_seconds", json_real(s->load_s)) &&
               cli_json_put(o, "first_token_seconds", json_real(r->first_token_s)) &&
+              cli_json_count(o, "restored_tokens", r->restored) && cli_json_count(o, "ubatch", s->params.n_ubatch) &&
+              cli_json_put(o, "ubatch_chosen", json_boolean(s->config->n_ubatch == 0)) &&
               cli_json_put(o, "prompt", cli_phase_json(&r->prompt, streams(r))) &&
               cli_json_put(o, "generation", cli_phase_json(&r->generation, streams(r))) &&
               cli_json_count(o, "peak_memory_bytes", r->peak_bytes) &&

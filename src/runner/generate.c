@@ -151,11 +151,41 @@ static bool hold_release(struct held *h, bool all, sluice_text_fn text, void *us
     return more;
 }
 
+/* Choose from restored logits, as llama_sampler_sample does from the context's. */
+static int sample_restored(struct sluice_runner *r, llama_token *out, struct sluice_error *err) {
+    const int32_t n = llama_vocab_n_tokens(r->vocab);
+    llama_token_data *data = malloc((size_t)n * sizeof *data);
+    if (!data) {
+        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for %" PRId32 " logits", n);
+    }
+    for (llama_token t = 0; t < n; t++) {
+        data[t] = (llama_token_data){.id = t, .logit = r->logits[t]};
+    }
+    llama_token_data_array all = {.data = data, .size = (size_t)n, .selected = -1};
+    llama_sampler_apply(r->sampler, &all);
+    const bool chosen = all.selected >= 0 && (size_t)all.selected < all.size;
+    if (chosen) {
+        *out = all.data[all.selected].id;
+        llama_sampler_accept(r->sampler, *out);
+    }
+    free(data);
+    return chosen ? 0 : sluice_error_set(err, SLUICE_ERR_LLAMA, "no token could be chosen");
+}
+
 /* The loop. Leaves in *h what could not be shown yet. */
 static int generate_loop(struct sluice_runner *r, int64_t n_max, struct held *h, sluice_text_fn text, void *user,
                          struct sluice_generated *out, struct sluice_error *err) {
     while (n_max < 0 || out->tokens < (uint64_t)n_max) {
-        llama_token token = llama_sampler_sample(r->sampler, r->ctx, -1);
+        llama_token token;
+        int rc = 0;
+        if (r->logits) {
+            rc = sample_restored(r, &token, err);
+        } else {
+            token = llama_sampler_sample(r->sampler, r->ctx, -1);
+        }
+        if (rc) {
+            return rc;
+        }
         if (out->first_at == 0) {
             out->first_at = sluice_clock();
         }
@@ -165,7 +195,7 @@ static int generate_loop(struct sluice_runner *r, int64_t n_max, struct held *h,
         }
         out->tokens++;
         r->pending = token;
-        int rc = hold_piece(h, r->vocab, token, err);
+        rc = hold_piece(h, r->vocab, token, err);
         if (rc) {
             return rc;
         }

@@ -11,7 +11,7 @@ struct sluice_runner {
     struct sluice_runner_params params; /* as given; the hooks are called from it */
     struct llama_model *model;          /* owned */
     const struct llama_vocab *vocab;    /* the model's */
-    struct llama_context *ctx;          /* owned */
+    struct llama_context *ctx;          /* owned; NULL before sluice_runner_start */
     struct llama_sampler *sampler;      /* owned; keeps its random state between turns */
     struct llama_batch batch;           /* room for n_ubatch tokens, owned */
     int32_t *kv;                        /* the tokens that the context holds, n_ctx allocated */
@@ -19,10 +19,17 @@ struct sluice_runner {
     uint32_t n_ctx;                     /* context size, tokens */
     uint32_t n_ubatch;                  /* tokens per batch */
     int32_t pending;                    /* a token that was shown but not computed yet; -1: none */
-    uint32_t feeds;                     /* prompts begun so far; the last one is turn feeds - 1 of a route trace */
-    struct sluice_step step;            /* the last llama_decode, measured */
-    struct sluice_record *record;       /* where batches are recorded; NULL: nowhere */
+    float *logits;                /* of the last token, when a prompt cache restored it; owned, NULL: the context's */
+    uint32_t feeds;               /* prompts begun so far; the last one is turn feeds - 1 of a route trace */
+    struct sluice_step step;      /* the last llama_decode, measured */
+    struct sluice_record *record; /* where batches are recorded; NULL: nowhere */
 };
+
+/* Has the user asked to stop? */
+bool sluice_runner_interrupted(const struct sluice_runner *r);
+
+/* The reason for a failure that llama.cpp reported without one: enters it and returns its status. */
+int sluice_runner_reason(struct sluice_runner *r, const char *what, struct sluice_error *err);
 
 /*
  * Compute n <= n_ubatch tokens at the end of the context; logits of those from first_row on. Same contract as

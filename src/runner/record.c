@@ -220,7 +220,9 @@ int sluice_record_compare(const struct sluice_record *rec, const struct sluice_r
     out->identical = true;
     resident.streaming = false;
     int rc = sluice_runner_open(&r, &resident, err);
+    rc = rc ? rc : sluice_runner_start(r, 0, err);
     if (rc) {
+        sluice_runner_free(r);
         return rc;
     }
     float *row = malloc(((size_t)rec->n_vocab + 1) * sizeof *row);

@@ -3,8 +3,8 @@
  *
  * Loads with the settings under which streaming promises the bytes of the resident run: memory
  * mapped, no weight repacking (use_extra_bufts: repacked kernels sum in another order), nothing
- * offloaded. Logical and physical batch are the same size, so that one llama_decode is one graph:
- * progress can be shown between them and the comparison can replay them one by one.
+ * offloaded. The context comes later (context.c), when the prompt has been split into tokens and its
+ * length is known; only the model can split it.
  *
  * When llama_decode fails, its return code says only that it did. The reason is asked for in this
  * order: sluice (which file, offset and tensor could not be read), then llama.cpp's error log.
@@ -62,13 +62,8 @@ int sluice_cpu_count(void) {
     return n > 0 ? (int)n : 1;
 }
 
-static bool runner_interrupted(const struct sluice_runner *r) {
+bool sluice_runner_interrupted(const struct sluice_runner *r) {
     return r->params.hooks.interrupted && r->params.hooks.interrupted(r->params.hooks.user);
-}
-
-/* llama.cpp polls this between the nodes of a graph. */
-static bool on_abort(void *user) {
-    return runner_interrupted(user);
 }
 
 /* llama.cpp calls this while it loads; false cancels the load. */
@@ -77,11 +72,10 @@ static bool on_load(float fraction, void *user) {
     if (r->params.hooks.loading) {
         r->params.hooks.loading(r->params.hooks.user, (double)fraction);
     }
-    return !runner_interrupted(r);
+    return !sluice_runner_interrupted(r);
 }
 
-/* The reason for a failure that llama.cpp reported without one. */
-static int runner_reason(struct sluice_runner *r, const char *what, struct sluice_error *err) {
+int sluice_runner_reason(struct sluice_runner *r, const char *what, struct sluice_error *err) {
     struct sluice_error streamed;
     char logged[400];
     bool has_log = sluice_log_take(r->params.log, logged, sizeof logged);
@@ -114,10 +108,10 @@ static int runner_load(struct sluice_runner *r, struct sluice_error *err) {
     r->model = llama_model_load_from_file(g->shards[0].path, mp);
     sluice_set_streaming(true);
     if (!r->model) {
-        if (runner_interrupted(r)) {
+        if (sluice_runner_interrupted(r)) {
             return sluice_error_set(err, SLUICE_ERR_STATE, "interrupted");
         }
-        return runner_reason(r, g->shards[0].path, err);
+        return sluice_runner_reason(r, g->shards[0].path, err);
     }
     r->vocab = llama_model_get_vocab(r->model);
     if (llama_model_has_encoder(r->model) || !llama_model_has_decoder(r->model)) {
@@ -134,33 +128,6 @@ static int runner_load(struct sluice_runner *r, struct sluice_error *err) {
     return 0;
 }
 
-static int runner_context(struct sluice_runner *r, struct sluice_error *err) {
-    const struct sluice_runner_params *p = &r->params;
-    struct llama_context_params cp = llama_context_default_params();
-    cp.n_ctx = p->n_ctx;
-    cp.n_batch = cp.n_ubatch = p->n_ubatch;
-    /* As a rule only the last row of a batch: saves a vocabulary-sized row per prompt token. */
-    cp.n_outputs_max = p->n_outputs ? p->n_outputs : 1;
-    cp.n_threads = cp.n_threads_batch = p->n_threads;
-    cp.abort_callback = on_abort;
-    cp.abort_callback_data = r;
-    cp.offload_kqv = false;
-    cp.op_offload = false;
-    r->ctx = llama_init_from_model(r->model, cp);
-    if (!r->ctx) {
-        return runner_reason(r, "no context could be made (less -c needs less memory)", err);
-    }
-    r->n_ctx = llama_n_ctx(r->ctx);
-    r->n_ubatch = llama_n_ubatch(r->ctx);
-    r->kv = malloc(r->n_ctx * sizeof *r->kv);
-    r->batch = llama_batch_init((int32_t)r->n_ubatch, 0, 1);
-    r->sampler = sluice_sampler_new(&p->sampling, r->vocab);
-    if (!r->kv || !r->batch.token || !r->sampler) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for a context of %" PRIu32 " tokens", r->n_ctx);
-    }
-    return 0;
-}
-
 int sluice_runner_open(struct sluice_runner **out, const struct sluice_runner_params *p, struct sluice_error *err) {
     *out = NULL;
     struct sluice_runner *r = calloc(1, sizeof *r);
@@ -171,7 +138,6 @@ int sluice_runner_open(struct sluice_runner **out, const struct sluice_runner_pa
     r->pending = -1;
     llama_backend_init();
     int rc = runner_load(r, err);
-    rc = rc ? rc : runner_context(r, err);
     if (rc) {
         sluice_runner_free(r);
         return rc;
@@ -198,12 +164,9 @@ void sluice_runner_free(struct sluice_runner *r) {
     if (r->model) {
         llama_model_free(r->model);
     }
+    free(r->logits);
     free(r->kv);
     free(r);
-}
-
-uint32_t sluice_runner_n_ctx(const struct sluice_runner *r) {
-    return r->n_ctx;
 }
 
 uint32_t sluice_runner_n_used(const struct sluice_runner *r) {
@@ -240,6 +203,8 @@ void sluice_runner_tell_step(const struct sluice_runner *r) {
 int sluice_runner_compute(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
                           uint32_t first_row, enum sluice_stop *stop, struct sluice_error *err) {
     *stop = SLUICE_STOP_NONE;
+    free(r->logits); /* of an earlier token now */
+    r->logits = NULL;
     r->batch.n_tokens = (int32_t)n;
     for (uint32_t i = 0; i < n; i++) {
         r->batch.token[i] = tokens[i];
@@ -264,7 +229,7 @@ int sluice_runner_compute(struct sluice_runner *r, enum sluice_phase phase, cons
     }
     if (rc != 0) {
         runner_after_abort(r);
-        return runner_reason(r, "a batch could not be computed", err);
+        return sluice_runner_reason(r, "a batch could not be computed", err);
     }
     memcpy(r->kv + r->n_kv, tokens, n * sizeof *tokens);
     r->n_kv += n;
@@ -291,6 +256,9 @@ int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const
 static int runner_feed_all(struct sluice_runner *r, const int32_t *tokens, size_t n, enum sluice_stop *stop,
                            struct sluice_error *err) {
     const struct sluice_hooks *hooks = &r->params.hooks;
+    if (hooks->prompt) {
+        hooks->prompt(hooks->user, 0, n);
+    }
     for (size_t done = 0; done < n;) {
         uint32_t part = n - done < r->n_ubatch ? (uint32_t)(n - done) : r->n_ubatch;
         int rc = sluice_runner_decode(r, SLUICE_PHASE_PROMPT, tokens + done, part, stop, err);
@@ -302,7 +270,7 @@ static int runner_feed_all(struct sluice_runner *r, const int32_t *tokens, size_
         if (hooks->prompt) {
             hooks->prompt(hooks->user, done, n);
         }
-        if (done < n && runner_interrupted(r)) {
+        if (done < n && sluice_runner_interrupted(r)) {
             *stop = SLUICE_STOP_INTERRUPTED;
             return 0;
         }

@@ -33,18 +33,20 @@ struct sluice_sampling {
 struct sluice_hooks {
     bool (*interrupted)(void *user);              /* polled from compute threads: true stops as soon as possible */
     void (*loading)(void *user, double fraction); /* 0..1 while the model loads */
-    void (*prompt)(void *user, uint64_t done, uint64_t total); /* tokens, after each batch of a prompt */
+    void (*prompt)(void *user, uint64_t done, uint64_t total); /* tokens: 0 before a prompt, then after each batch */
     void (*step)(void *user, const struct sluice_step *s);     /* after each llama_decode that succeeded */
     void *user;                                                /* passed to all of them */
 };
 
 struct sluice_runner_params {
-    const struct sluice_gguf *gguf;  /* the checked model; must outlive the runner */
+    const struct sluice_gguf *gguf; /* the checked model; must outlive the runner */
+    const struct sluice_settings
+        *settings;                   /* as registered, for the memory plan; must outlive the runner. NULL: none */
     struct sluice_log *log;          /* installed, gives the reasons of failures; must outlive the runner */
     struct sluice_sampling sampling; /* see above */
     struct sluice_hooks hooks;       /* see above */
     uint32_t n_ctx;                  /* context, tokens; 0: what the model was trained for */
-    uint32_t n_ubatch;               /* prompt tokens per batch */
+    uint32_t n_ubatch;               /* prompt tokens per batch; 0: chosen, see sluice_runner_start */
     uint32_t n_outputs;              /* rows of logits that a batch may give; 0: one, the last token's */
     int n_threads;                   /* compute threads, >= 1 */
     uint32_t n_expert_used;          /* experts per token; 0: as the model says. Checked by sluice_info_check_top_k */
@@ -86,16 +88,23 @@ double sluice_clock(void);
 int sluice_cpu_count(void);
 
 /*
- * Load the model and make a context. On failure *out is NULL. An interrupted load returns
- * SLUICE_ERR_STATE with the message "interrupted".
+ * Load the model. On failure *out is NULL. An interrupted load returns SLUICE_ERR_STATE with the message
+ * "interrupted". Until sluice_runner_start, only tokens can be made and the size of the vocabulary asked for.
  */
 int sluice_runner_open(struct sluice_runner **out, const struct sluice_runner_params *p, struct sluice_error *err);
+
+/*
+ * Make the context, once. `tokens` is how many will be fed first, 0 when that is not known: where params.n_ubatch
+ * is 0, the micro-batch is chosen so that they are computed in as few parts as memory allows (ubatch.c).
+ */
+int sluice_runner_start(struct sluice_runner *r, uint64_t tokens, struct sluice_error *err);
 
 /* Free everything. NULL is fine. */
 void sluice_runner_free(struct sluice_runner *r);
 
-/* Context size, tokens in the context now, vocabulary size. */
+/* Context size, prompt tokens per batch, tokens in the context now, vocabulary size. */
 uint32_t sluice_runner_n_ctx(const struct sluice_runner *r);
+uint32_t sluice_runner_n_ubatch(const struct sluice_runner *r);
 uint32_t sluice_runner_n_used(const struct sluice_runner *r);
 uint32_t sluice_runner_n_vocab(const struct sluice_runner *r);
 

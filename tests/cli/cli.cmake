@@ -12,10 +12,12 @@ target_link_options(cli-devices PRIVATE -Wl,--no-as-needed)
 add_executable(cli-devices-late ${CMAKE_CURRENT_LIST_DIR}/devices.c)
 target_link_libraries(cli-devices-late PRIVATE sluice_options ${CMAKE_DL_LIBS})
 # Unit tests of the parts that need no process around them.
-add_executable(cli-unit ${CMAKE_CURRENT_LIST_DIR}/unit.c ${CMAKE_SOURCE_DIR}/src/runner/utf8.c
-    ${CMAKE_SOURCE_DIR}/src/cli/args.c ${CMAKE_SOURCE_DIR}/src/cli/options.c ${CMAKE_SOURCE_DIR}/src/cli/text.c)
+add_executable(cli-unit ${CMAKE_CURRENT_LIST_DIR}/unit.c ${CMAKE_SOURCE_DIR}/src/runner/utf8.c ${CMAKE_SOURCE_DIR}/src/runner/ubatch.c
+    ${CMAKE_SOURCE_DIR}/src/cli/args.c ${CMAKE_SOURCE_DIR}/src/cli/options.c ${CMAKE_SOURCE_DIR}/src/cli/text.c
+    ${CMAKE_SOURCE_DIR}/src/cli/progress.c ${CMAKE_SOURCE_DIR}/src/runner/prompt_file.c
+    ${CMAKE_SOURCE_DIR}/src/gguf/gguf_check.c ${CMAKE_SOURCE_DIR}/src/gguf/gguf_reader.c)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
-target_link_libraries(cli-unit PRIVATE sluice_static PkgConfig::CMOCKA m)
+target_link_libraries(cli-unit PRIVATE sluice_static PkgConfig::CMOCKA PkgConfig::XXHASH m)
 
 set(cli_environment
     BIN=${CMAKE_BINARY_DIR}/bin
@@ -36,7 +38,7 @@ endfunction()
 
 sluice_cli_test(make-model)
 set_tests_properties(cli-make-model PROPERTIES FIXTURES_SETUP cli-model)
-set(cli_tests pages bad-input damage run chat memory bench csv top replay eval lossy)
+set(cli_tests pages bad-input damage run prompt-cache chat memory bench csv top replay eval lossy)
 if(NOT SLUICE_SANITIZE)
     # A library with a sanitizer in it cannot be preloaded into a program without.
     list(APPEND cli_tests exec mapping cold)
@@ -45,7 +47,7 @@ foreach(test IN LISTS cli_tests)
     sluice_cli_test(${test})
     set_tests_properties(cli-${test} PROPERTIES FIXTURES_REQUIRED cli-model)
 endforeach()
-foreach(test run chat memory bench csv top replay eval lossy cold exec)
+foreach(test run prompt-cache chat memory bench csv top replay eval lossy cold exec)
     if(test IN_LIST cli_tests) # they compute with two threads
         set_tests_properties(cli-${test} PROPERTIES PROCESSORS 2)
     endif()

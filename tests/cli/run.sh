@@ -118,6 +118,31 @@ PY
     then ok "  it parses, its text is the text, its numbers agree"; else fail "the JSON object is wrong"; fi
 fi
 
+# One micro-batch for a prompt that fits; fewer tokens when told so, or when memory is short. In the last layer, and
+# only there, one row per micro-batch: the others' logits are not needed.
+seq 200 >long.txt
+# trace_rows LABEL UBATCH BATCHES OPTION...: the prompt's micro-batches, as JSON and route trace tell them
+micro_batches() {
+    local label=$1 size=$2 batches=$3
+    shift 3
+    rm -f t.csv
+    works "$label" "$sluice" run -m "$model" -t 2 -c 2048 -f long.txt -n 1 --temp 0 --json -q --route-trace t.csv "$@"
+    [ "$(value out.txt ubatch)" = "$size" ] || fail "$label: ubatch $(value out.txt ubatch), not $size"
+    [ "$(value <(sed -n '/"prompt": {/,/}/p' out.txt) steps)" = "$batches" ] || fail "$label: not $batches steps"
+    awk -F, -v batches="$batches" '
+        /^#/ { next }
+        !seen++ { for (i = 1; i <= NF; i++) col[$i] = i; next }
+        { rows[$col["layer"]]++ }
+        END { exit !(rows[1] == 2 * batches && rows[0] > 100 * rows[1]) }' t.csv ||
+        fail "$label: other rows than the last have logits"
+}
+tokens=$("$sluice" run -m "$model" -c 2048 -f long.txt -n 0 --json -q | sed -n '/"prompt": {/,/}/p' | grep -oE '"tokens": *[0-9]+' | grep -oE '[0-9]+')
+micro_batches "a prompt of $tokens tokens" $(((tokens + 31) / 32 * 32)) 1
+is_true=$(value out.txt ubatch_chosen)
+[ "$is_true" = true ] || fail "ubatch_chosen is $is_true"
+micro_batches "by 300" 300 $(((tokens + 299) / 300)) --ubatch 300
+[ "$(value out.txt ubatch_chosen)" = false ] || fail "--ubatch 300 was chosen?"
+
 works "info" "$sluice" info "$model"
 for line in '^  architecture +qwen3moe' '^  layers +2$' '^  experts +8 in each of 2 layers, 2 per token$' \
     '^  one expert +[0-9]+ bytes$' '^  demand per layer' '^  demand per token' '^  expert weights' '^  dense weights' \
@@ -140,7 +165,7 @@ for key in bank_bytes dense_bytes token_demand_bytes; do
 done
 
 # A terminal sees the progress of a long prompt, and the line goes away.
-printf 'wait \033[Kprompt \nwait  tokens\nwait \r\033[K\nwait sluice: 1 tokens generated\nexit 0\n' |
+printf 'wait \033[Kprompt \nwait  tokens, \nwait  tok/s, \nwait  s left\nwait \r\033[K\nwait sluice: 1 tokens generated\nexit 0\n' |
     "$BIN/cli-terminal" "$sluice" run -m "$model" -p "$(seq 300)" -n 1 -c 2048 --ubatch 2 --temp 0 >out.txt 2>err.txt
 rc=$?
 if [ "$rc" -eq 0 ]; then ok "progress on a terminal"; else fail "progress: $(cat err.txt)"; fi

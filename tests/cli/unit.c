@@ -1,18 +1,28 @@
 /*
  * unit.c - the parts of command and runner that can be tested without a process around them: UTF-8, the
- * option parser, growing text.
+ * option parser, growing text, the choice of a micro-batch, the
+ * moving line, the file of a prompt.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/text.h"
+#include "runner/prompt_file.h"
+#include "runner/runner.h"
+#include "runner/ubatch.h"
 #include "runner/utf8.h"
 
 static void assert_ready(const char *text, size_t expected) {
@@ -97,6 +107,7 @@ static void test_args(void **state) {
     assert_int_equal(parse(&command, "", &c, buffer, argv), 0);
     assert_int_equal(c.n_predict, CLI_NOT_GIVEN);
     assert_int_equal(c.n_ctx, 4096);
+    assert_int_equal(c.n_ubatch, 0);
     assert_int_equal(c.n_settings, 0);
     assert_int_equal(parse(&command, "-m a -n 5 --temp=0.5 one --cache 2GiB -c 0 two", &c, buffer, argv), 0);
     assert_string_equal(c.model, "a");
@@ -155,10 +166,274 @@ static void test_text(void **state) {
     assert_null(t.data);
 }
 
+/* The first try: the whole prompt, or as evenly as the largest size allows; never more than the context. */
+static void test_ubatch_wish(void **state) {
+    (void)state;
+    assert_int_equal(sluice_ubatch_wish(1, 4096), 32);
+    assert_int_equal(sluice_ubatch_wish(32, 4096), 32);
+    assert_int_equal(sluice_ubatch_wish(33, 4096), 64);
+    assert_int_equal(sluice_ubatch_wish(600, 4096), 608);
+    assert_int_equal(sluice_ubatch_wish(600, 601), 601);
+    assert_int_equal(sluice_ubatch_wish(8192, 65536), 8192);
+    assert_int_equal(sluice_ubatch_wish(8193, 65536), 4128);
+    assert_int_equal(sluice_ubatch_wish(20000, 65536), 6688);
+    assert_int_equal(sluice_ubatch_wish(UINT64_MAX / 2, 65536), 8192);
+    assert_int_equal(sluice_ubatch_wish(0, 4096), 2048);
+    assert_int_equal(sluice_ubatch_wish(0, 1000), 1000);
+    assert_int_equal(sluice_ubatch_wish(0, 0), 2048);
+}
+
+/* The whole search with buffers of `each` bytes per token, as context_choose does it. */
+static uint32_t chosen(uint64_t tokens, uint32_t n_ctx, uint64_t each, uint64_t allowed, uint64_t most) {
+    uint32_t size = sluice_ubatch_wish(tokens, n_ctx);
+    for (int tries = 0; tries < 16; tries++) {
+        const struct sluice_ubatch_cost cost = {
+            .buffers = size * each, .allowed = allowed, .refused = size * each > most};
+        const uint32_t next = sluice_ubatch_next(tokens, size, &cost);
+        assert_true(next <= size && next > 0);
+        if (next == size) {
+            return size;
+        }
+        size = next;
+    }
+    fail_msg("no end");
+    return 0;
+}
+
+static void test_ubatch_next(void **state) {
+    (void)state;
+    const uint64_t any = UINT64_MAX;
+    assert_int_equal(chosen(600, 4096, 200, any, any), 608);
+    assert_int_equal(chosen(2100, 4096, 200, 2048 * 200, any), 1056); /* two of 1056, not 2048 and 52 */
+    assert_int_equal(chosen(2100, 4096, 200, 1000 * 200, any), 704);  /* three */
+    assert_int_equal(chosen(4096, 4096, 200, 2047 * 200, any), 1376); /* three of 1366: 2047 are not enough for two */
+    assert_int_equal(chosen(4096, 4096, 200, 1, any), 256);           /* not smaller for a share */
+    assert_int_equal(chosen(100, 4096, 200, 1, any), 128);            /* the prompt is */
+    assert_int_equal(chosen(4096, 4096, 200, any, 200 * 100), 64);    /* but for the plan */
+    assert_int_equal(chosen(4096, 4096, 200, any, 200 * 3000), 2048);
+    assert_int_equal(chosen(4096, 4096, 200, any, 0), 64); /* then the plan says no, with its numbers */
+    assert_int_equal(chosen(0, 4096, 200, any, any), 2048);
+    assert_int_equal(chosen(0, 4096, 200, 200 * 700, any), 672);
+    assert_int_equal(chosen(0, 4096, 200, 1, any), 512); /* a chat gets llama.cpp's default */
+    assert_int_equal(chosen(0, 4096, 200, 1, 200 * 300), 256);
+}
+
+/* The clock of progress.c, in the place of the runner's: every look at it is a second later. */
+double sluice_clock(void) {
+    static double now = 100;
+    return now++;
+}
+
+/* Half of it is done. Tells that it was asked. */
+static double half(void *user) {
+    sem_post(user);
+    return 0.5;
+}
+
+/* Standard error of what happens between the two, as text. */
+static int caught_fd = -1, real_fd = -1;
+
+static void catch_stderr(void) {
+    FILE *f = tmpfile();
+    assert_non_null(f);
+    fflush(stderr);
+    real_fd = dup(STDERR_FILENO);
+    caught_fd = fileno(f);
+    dup2(caught_fd, STDERR_FILENO);
+}
+
+static void caught(char *text, size_t cap) {
+    fflush(stderr);
+    const ssize_t n = pread(caught_fd, text, cap - 1, 0);
+    dup2(real_fd, STDERR_FILENO);
+    close(real_fd);
+    assert_true(n >= 0);
+    text[n] = '\0';
+}
+
+/* A prompt that is one call of llama.cpp moves all the same; other lines come between; the line goes away. */
+static void test_progress_watch(void **state) {
+    (void)state;
+    struct cli_progress p = {0};
+    char text[4096];
+    sem_t asked;
+    sem_init(&asked, 0, 0);
+    cli_progress_init(&p, true);
+    catch_stderr();
+    cli_progress_watch(&p, "prompt", 600, half, &asked);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sem_wait(&asked), 0); /* before the third look, two were shown */
+    }
+    cli_progress_print(&p, "streaming");
+    cli_progress_clear(&p);
+    caught(text, sizeof text);
+    assert_non_null(strstr(text, "\r\033[Kprompt 300/600 tokens, "));
+    assert_non_null(strstr(text, " tok/s, "));
+    assert_non_null(strstr(text, " s left"));
+    assert_non_null(strstr(text, "\r\033[Kstreaming\n"));
+    assert_false(p.watching);
+    sem_destroy(&asked);
+}
+
+/* Nobody looks: nothing is asked, no thread, only the lines. */
+static void test_progress_off(void **state) {
+    (void)state;
+    struct cli_progress p = {0};
+    char text[4096];
+    sem_t asked;
+    sem_init(&asked, 0, 0);
+    cli_progress_init(&p, false);
+    catch_stderr();
+    cli_progress_watch(&p, "prompt", 600, half, &asked);
+    cli_progress_tokens(&p, "prompt", 1, 2);
+    cli_progress_percent(&p, "loading", 0.5);
+    assert_false(p.watching);
+    cli_progress_print(&p, "streaming");
+    cli_progress_clear(&p);
+    caught(text, sizeof text);
+    assert_string_equal(text, "streaming\n");
+    assert_int_not_equal(sem_trywait(&asked), 0);
+    sem_destroy(&asked);
+}
+
+/* The estimate, by the clock above. */
+static void test_progress_tokens(void **state) {
+    (void)state;
+    struct cli_progress p = {.on = false};
+    char text[4096];
+    cli_progress_init(&p, true);
+    catch_stderr();
+    cli_progress_tokens(&p, "comparing", 100, 400); /* not watched: no estimate */
+    p.began_s = sluice_clock();                     /* the next looks are one and two seconds later */
+    cli_progress_tokens(&p, "prompt", 100, 400);
+    p.began_s = 0;
+    cli_progress_clear(&p);
+    caught(text, sizeof text);
+    assert_string_equal(text, "\r\033[Kcomparing 100/400 tokens"
+                              "\r\033[Kprompt 100/400 tokens, 50.0 tok/s, 6 s left\r\033[K");
+}
+
+static const char prompt_path[] = "unit.prompt";
+
+/* A small file with something in every part. */
+static void make_prompt_file(void) {
+    static const int32_t tokens[] = {5, 6, 7};
+    static const float logits[] = {0.5f, -1, 2, 4, 8};
+    struct sluice_prompt_parts parts = {.facts = "model=1\n",
+                                        .tokens = tokens,
+                                        .logits = logits,
+                                        .n_facts = 8,
+                                        .n_tokens = 3,
+                                        .n_logits = 5,
+                                        .n_state = 100};
+    struct sluice_prompt_file *f;
+    assert_int_equal(sluice_prompt_file_create(&f, prompt_path, &parts, NULL), 0);
+    memset(parts.state, 0x5A, 100);
+    assert_int_equal(sluice_prompt_file_commit(f, NULL), 0);
+    sluice_prompt_file_close(f);
+}
+
+/* Is the file there believed? */
+static bool prompt_file_good(struct sluice_error *err) {
+    struct sluice_prompt_parts parts;
+    struct sluice_prompt_file *f;
+    bool absent;
+    const int rc = sluice_prompt_file_open(&f, prompt_path, &parts, &absent, err);
+    assert_true((rc == 0) == (f != NULL));
+    assert_false(absent);
+    sluice_prompt_file_close(f);
+    return rc == 0;
+}
+
+static void test_prompt_file(void **state) {
+    (void)state;
+    struct sluice_prompt_parts parts;
+    struct sluice_prompt_file *f;
+    struct sluice_error err;
+    bool absent;
+    unlink(prompt_path);
+    assert_int_equal(sluice_prompt_file_open(&f, prompt_path, &parts, &absent, &err), SLUICE_ERR_IO);
+    assert_true(absent);
+    make_prompt_file();
+    assert_int_equal(sluice_prompt_file_open(&f, prompt_path, &parts, &absent, &err), 0);
+    assert_int_equal(parts.n_facts, 8);
+    assert_memory_equal(parts.facts, "model=1\n", 8);
+    assert_int_equal(parts.n_tokens, 3);
+    assert_int_equal(parts.tokens[2], 7);
+    assert_int_equal(parts.n_logits, 5);
+    assert_true(parts.logits[4] == 8);
+    assert_int_equal(parts.n_state, 100);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(parts.state[i], 0x5A);
+    }
+    sluice_prompt_file_close(f);
+    assert_int_equal(chmod(prompt_path, 0620), 0); /* others may write it */
+    assert_false(prompt_file_good(&err));
+    assert_non_null(strstr(err.message, "other users"));
+}
+
+/* Every byte matters, and so does every missing one. */
+static void test_prompt_file_damaged(void **state) {
+    (void)state;
+    struct stat st;
+    struct sluice_error err;
+    make_prompt_file();
+    assert_int_equal(stat(prompt_path, &st), 0);
+    const int fd = open(prompt_path, O_RDWR);
+    assert_true(fd >= 0 && st.st_size > 128);
+    for (off_t at = 0; at < st.st_size; at++) {
+        uint8_t byte, wrong;
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        for (int bit = 0; bit < 8; bit += 7) {
+            wrong = byte ^ (uint8_t)(1 << bit);
+            assert_int_equal(pwrite(fd, &wrong, 1, at), 1);
+            assert_false(prompt_file_good(&err));
+            assert_int_equal(err.status, SLUICE_ERR_FORMAT);
+        }
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    assert_true(prompt_file_good(&err));
+    assert_int_equal(ftruncate(fd, st.st_size + 1), 0);
+    assert_false(prompt_file_good(&err));
+    for (off_t size = st.st_size - 1; size >= 0; size--) {
+        assert_int_equal(ftruncate(fd, size), 0);
+        assert_false(prompt_file_good(&err));
+    }
+    close(fd);
+}
+
+/* What was not committed leaves the old file alone and nothing beside it. */
+static void test_prompt_file_abandoned(void **state) {
+    (void)state;
+    static const int32_t token = 1;
+    static const float logit = 1;
+    struct sluice_prompt_parts parts = {.facts = "", .tokens = &token, .logits = &logit, .n_tokens = 1, .n_logits = 1};
+    struct sluice_prompt_file *f;
+    struct sluice_error err;
+    make_prompt_file();
+    assert_int_equal(sluice_prompt_file_create(&f, prompt_path, &parts, &err), 0);
+    sluice_prompt_file_close(f);
+    assert_true(prompt_file_good(&err));
+    assert_int_not_equal(system("ls unit.prompt.* >/dev/null 2>&1"), 0);
+    parts.n_state = UINT64_MAX / 2;
+    assert_int_equal(sluice_prompt_file_create(&f, prompt_path, &parts, &err), SLUICE_ERR_ARG);
+    parts.n_state = 1;
+    assert_int_equal(sluice_prompt_file_create(&f, "nothing/there", &parts, &err), SLUICE_ERR_IO);
+    assert_int_equal(sluice_prompt_file_possible("nothing/there", &err), SLUICE_ERR_IO);
+    assert_int_equal(sluice_prompt_file_possible(".", &err), SLUICE_ERR_IO);
+    assert_int_equal(sluice_prompt_file_possible(prompt_path, &err), 0);
+    unlink(prompt_path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_utf8_ready), cmocka_unit_test(test_utf8_clean),   cmocka_unit_test(test_utf8_stream),
-        cmocka_unit_test(test_args),       cmocka_unit_test(test_args_refused), cmocka_unit_test(test_text),
+        cmocka_unit_test(test_utf8_ready),          cmocka_unit_test(test_utf8_clean),
+        cmocka_unit_test(test_utf8_stream),         cmocka_unit_test(test_args),
+        cmocka_unit_test(test_args_refused),        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_ubatch_wish),         cmocka_unit_test(test_ubatch_next),
+        cmocka_unit_test(test_progress_watch),      cmocka_unit_test(test_prompt_file),
+        cmocka_unit_test(test_prompt_file_damaged), cmocka_unit_test(test_prompt_file_abandoned),
+        cmocka_unit_test(test_progress_off),        cmocka_unit_test(test_progress_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
