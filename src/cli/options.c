@@ -108,8 +108,8 @@ const struct cli_option cli_cache_options[] = {
      .set = cli_set_setting,
      .setting = "staging",
      .expect = "a size such as 256MiB, not 0",
-     .help = "how much of the cache a long prompt passes through at a time (256MiB): less\n"
-             "keeps more of what the cache holds, more reads further ahead"},
+     .help = "how much of the cache a long prompt passes through at a time (256MiB):\n"
+             "less keeps more of what the cache holds, more reads further ahead"},
     {.name = "--dense",
      .metavar = "WHERE",
      .set = cli_set_setting,
