@@ -303,14 +303,14 @@ static void test_progress_tokens(void **state) {
     char text[4096];
     cli_progress_init(&p, true);
     catch_stderr();
-    cli_progress_tokens(&p, "comparing", 100, 400); /* not watched: no estimate */
-    p.began_s = sluice_clock();                     /* the next looks are one and two seconds later */
-    cli_progress_tokens(&p, "prompt", 100, 400);
-    p.began_s = 0;
+    cli_progress_tokens(&p, "comparing", 100, 400); /* how fast is not known yet */
+    cli_progress_tokens(&p, "comparing", 300, 400); /* four looks at the clock later */
+    cli_progress_tokens(&p, "prompt", 7, 30);       /* other work */
     cli_progress_clear(&p);
     caught(text, sizeof text);
     assert_string_equal(text, "\r\033[Kcomparing 100/400 tokens"
-                              "\r\033[Kprompt 100/400 tokens, 50.0 tok/s, 6 s left\r\033[K");
+                              "\r\033[Kcomparing 300/400 tokens, 50.0 tok/s, 2 s left"
+                              "\r\033[Kprompt 7/30 tokens\r\033[K");
 }
 
 static const char prompt_path[] = "unit.prompt";

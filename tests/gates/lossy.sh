@@ -30,6 +30,7 @@ lossy() { # NAME SETTINGS ARGS...
 # The same, which must succeed; then words as in `check`: same=NAME (equal bytes), other=NAME (not), dropped, none (nothing
 # dropped), examined, unexamined, prompts (dropped in prompts), no-prompts, alike (the cache that decides holds what the
 # real one holds), rules=F (the trace obeys dropped.awk)
+counted=0 gave_up=0 # runs that may leave something out, and that did; rows may be missing from their traces
 expect() { # LABEL NAME SETTINGS WORDS ARGS...
     local label=$1 name=$2 settings=$3 words=$4 word bad= json=$dir/$2.json
     shift 4
@@ -47,13 +48,14 @@ expect() { # LABEL NAME SETTINGS WORDS ARGS...
         other=*) ! cmp -s "$dir/$name" "$dir/${word#*=}" || bad="$bad; the bytes of ${word#*=}" ;;
         dropped) [ "$(counter "$json" dropped)" -gt 0 ] && [ "$(counter "$json" avoided_bytes)" -gt 0 ] ||
             bad="$bad; nothing was dropped" ;;
+        counted) counted=$((counted + 1)) && [ "$(counter "$json" dropped)" = 0 ] || gave_up=$((gave_up + 1)) ;;
         none) [ "$(counter "$json" dropped)" = 0 ] || bad="$bad; $(counter "$json" dropped) dropped" ;;
         examined) [ "$(counter "$json" examined)" -gt 0 ] || bad="$bad; nothing was examined" ;;
         unexamined) [ "$(counter "$json" examined)" = 0 ] || bad="$bad; something was examined" ;;
         prompts) [ "$(counter "$json" prompt_dropped)" -gt 0 ] || bad="$bad; nothing was dropped in prompts" ;;
         no-prompts) [ "$(counter "$json" prompt_examined)" = 0 ] || bad="$bad; prompts were examined" ;;
         alike) [ "$(counter "$json" dropped_there)" = 0 ] || bad="$bad; dropped what was in memory" ;;
-        rules=*) awk -F, -v share="${word#*=}" -f "$here/dropped.awk" "$dir/$name.csv" >"$dir/awk.log" 2>&1 ||
+        rules=*) awk -F, -v share="${word#*=}" -v maybe="$counted" -f "$here/dropped.awk" "$dir/$name.csv" >"$dir/awk.log" 2>&1 ||
             bad="$bad; $(head -n 1 "$dir/awk.log")" ;;
         *) bad="$bad; bad word $word" ;;
         esac 2>/dev/null
@@ -87,7 +89,7 @@ gate_archs() {
             grep -q "lossy: .*nothing is dropped: .*weights" "$dir/got.log" && ok "$name: it is said" || fail "$name: it is not said"
             continue
         fi
-        drops="dropped rules=1"
+        drops="counted rules=1"
         [ "$name" = glm4moe-moe ] && drops=none # sigmoids, not normalised: both experts of the one token that misses weigh > 1/2
         # One token of prompt looks like a generated one: so even the smallest fixtures miss something.
         # shellcheck disable=SC2086
@@ -105,6 +107,13 @@ gate_archs() {
         resident --prefill 24 --decode 0 "$model" &&
             expect "$name, a prompt" got "$tight $full" "same=want none no-prompts" --prefill 24 --decode 0 "$model"
     done <"$here/streaming-models.txt"
+    # The fixtures' weights are drawn anew for each build: what a few tokens of one pick can all be in the cache by chance.
+    if [ $((4 * gave_up)) -ge $((3 * counted)) ] && [ "$counted" -gt 0 ]; then
+        ok "in $gave_up of $counted runs something was left out"
+    else
+        fail "in $gave_up of $counted runs something was left out"
+    fi
+    counted=0
 }
 
 # A bad setting fails the model's load with a message, and does not run as if it were not there.
