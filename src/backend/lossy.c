@@ -11,7 +11,7 @@
  * them could do without it: else it is read anyway, and leaving out a row would lose its weight for
  * nothing.
  *
- * Left out means: no slot, no read, no use that the policy hears of; rows of zeros where the expert's results
+ * Left out means: no slot, no read; rows of zeros where the expert's results
  * would be (zeros pass through every activation and bias finitely), and weight zero where these are added up. The
  * weights are the program's tensor, which others may read: the weighting is computed with a copy instead.
  * What the others of the token weigh is scaled up to the same sum (drop_renorm), or stays.
