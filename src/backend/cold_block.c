@@ -70,10 +70,8 @@ enum ggml_status cold_block_begin(struct cold_block *b, const struct route *whol
     b->group = w->cold->group;
     b->phase = phase;
     b->counted = false;
-    struct engine_routing r = route_routing(whole);
-    r.n = n;
-    r.expert += whole->n;
-    r.first += whole->n; /* positions in the whole list, so the list stays */
+    cold_view(b, whole->n, n);
+    const struct engine_routing r = route_routing(&b->route);
     return cold_status(engine_begin_block(b->engine, b->group, phase, &r, err));
 }
 
