@@ -92,12 +92,7 @@ gate_archs() {
         expect "$name, its copy" got "$tight SLUICE_COLD_MODEL=$dir/copy.gguf $drop=1 SLUICE_KERNEL=reference SLUICE_DROP_IN_PREFILL=1" \
             "counted same=want" --prefill 1 --decode 8 "$model"
     done <"$here/streaming-models.txt"
-    # The fixtures' weights are drawn anew for each build: what a few tokens of one pick can all be in the cache by chance.
-    if [ $((4 * gave_up)) -ge $((3 * counted)) ] && [ "$counted" -gt 0 ]; then
-        ok "in $gave_up of $counted runs something was substituted"
-    else
-        fail "in $gave_up of $counted runs something was substituted"
-    fi
+    most_runs "something was substituted"
     counted=0
 }
 
