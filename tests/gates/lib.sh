@@ -167,8 +167,8 @@ whole_cache() { # MODEL
     echo "SLUICE_CACHE=$(($(value_of window_bytes "$("$BIN/sluice-logits" --info "$1")") * 5 / 4))B"
 }
 
-# Of the runs that a gate counted (counted), most gave something up (gave_up). Not all: the fixtures' weights are drawn anew
-# for each build, and what a few tokens of one pick can all be in the cache by chance.
+# Of the runs that a gate counted (counted), most gave something up (gave_up). Not all: the fixtures' weights are
+# random, and what a few tokens of one pick can all be in the cache by chance.
 most_runs() { # WHAT
     if [ $((4 * gave_up)) -ge $((3 * counted)) ] && [ "$counted" -gt 0 ]; then
         ok "in $gave_up of $counted runs $1"
