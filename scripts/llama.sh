@@ -87,7 +87,7 @@ int main(void) {
 }
 C
     if ${CC:-cc} -O2 -march=native -o "$dir/tiles" "$dir/tiles.c" 2>/dev/null; then
-        (exec "$dir/tiles") >/dev/null 2>&1 || rc=$?
+        bash -c '"$0"; exit' "$dir/tiles" >/dev/null 2>&1 || rc=$? # a shell of its own: it also says what killed it
     fi
     rm -rf "$dir"
     [ "$rc" -ne 0 ]
