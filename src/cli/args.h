@@ -59,6 +59,17 @@ struct cli_eval {
     int64_t chunks;       /* --chunks N; 0: all */
 };
 
+/* What only `sluice serve` takes. Text points into argv; NULL: not given. */
+struct cli_serve {
+    const char *host;   /* --host, where llama-server listens */
+    const char *server; /* --server, the program */
+    const char *window; /* --window ADDR:PORT */
+    int64_t port;       /* --port; 0: a free one */
+    int64_t parallel;   /* --parallel, requests at once */
+    bool no_window;     /* --no-window */
+    bool verbose;       /* --verbose */
+};
+
 /* What the command line says. Text points into argv. */
 struct cli_config {
     const char *command;                           /* "sluice run": what messages start with */
@@ -86,6 +97,7 @@ struct cli_config {
     struct cli_bench bench;                        /* of `sluice bench` */
     struct cli_replay replay;                      /* of `sluice replay` */
     struct cli_eval eval;                          /* of `sluice eval` */
+    struct cli_serve serve;                        /* of `sluice serve` */
     bool resident;                                 /* --resident */
     bool compare;                                  /* --compare-resident */
     bool json;                                     /* --json */
@@ -96,6 +108,7 @@ struct cli_config {
     size_t n_settings;                             /* used entries */
     char **args;                                   /* what is not an option, points into argv */
     int n_args;                                    /* number of them */
+    int n_plain;                                   /* of those, the ones that came before "--" */
 };
 
 /*
@@ -105,6 +118,7 @@ struct cli_config {
  */
 struct cli_option {
     const char *name;    /* "--threads" */
+    const char *also;    /* another name for the same, "--ctx"; NULL: none */
     char letter;         /* 't' for -t; 0: none */
     const char *metavar; /* "N"; NULL: takes no value */
     const char *help;    /* may contain newlines */

@@ -17,6 +17,7 @@ const struct cli_option cli_model_options[] = {
      .expect = "a file name",
      .help = "the GGUF file; of a split model the first shard"},
     {.name = "--ctx-size",
+     .also = "--ctx",
      .letter = 'c',
      .metavar = "N",
      .set = cli_set_integer,

@@ -287,15 +287,19 @@ bool cli_session_lossless(const struct cli_session *s) {
     return !session_other_top_k(s) && (s->config->resident || !(s->settings.drop_cold_experts > 0));
 }
 
+static const char lossless[] = ", lossless"; /* in a mode line */
+
 void cli_session_mode(const struct cli_session *s, char *buf, size_t cap) {
-    static const char lossless[] = ", lossless";
-    const int64_t k = session_other_top_k(s);
     if (s->config->resident) {
-        snprintf(buf, cap, "resident: plain llama.cpp, nothing streams%s", k ? "" : lossless);
+        snprintf(buf, cap, "resident: plain llama.cpp, nothing streams%s", session_other_top_k(s) ? "" : lossless);
     } else {
         sluice_mode_line(buf, cap);
     }
-    /* The library cannot know that the model was told to use fewer experts. */
+    cli_session_mode_amend(s, buf, cap);
+}
+
+void cli_session_mode_amend(const struct cli_session *s, char *buf, size_t cap) {
+    const int64_t k = session_other_top_k(s);
     if (k) {
         char *word = strstr(buf, lossless);
         if (word) {
