@@ -166,7 +166,7 @@ static void set_defaults(const struct cli_command *cmd, struct cli_config *c) {
     c->seed = -1;
     c->bench = (struct cli_bench){
         .budgets = "auto", .gen = 64, .prompt = 64, .runs = 3, .max_seconds = 300, .probe_seconds = 2};
-    c->serve = (struct cli_serve){.host = "127.0.0.1", .window = "127.0.0.1:8090", .port = 8080, .parallel = 4};
+    c->serve = (struct cli_serve){.host = "127.0.0.1", .port = 8080, .parallel = 4};
 }
 
 int cli_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_config *c) {
