@@ -161,12 +161,12 @@ static int take_addresses(struct serve *v) {
                         c->resident ? "--resident" : "--no-window");
     }
     int rc = cli_address_take(&v->api, c->serve.host, (uint16_t)c->serve.port, c->command, "--host", "--port");
-    if (rc || !v->window_wanted) {
-        return rc;
-    }
-    if (!v->api.loopback && !has_key(c)) {
+    if (rc == 0 && !v->api.loopback && !has_key(c)) {
         cli_fail(0, c->command, "other machines can reach %s, and llama-server asks nobody for a key: -- --api-key KEY",
                  c->serve.host);
+    }
+    if (rc || !v->window_wanted) {
+        return rc;
     }
     const char *where = c->serve.window ? c->serve.window : getenv("SLUICE_WINDOW");
     where = where ? where : SERVE_WINDOW_DEFAULT;

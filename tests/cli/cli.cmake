@@ -24,6 +24,7 @@ set(cli_environment
     LLAMA_BIN=${SLUICE_LLAMA_BIN}
     LLAMA_SRC=${SLUICE_LLAMA_SOURCE_DIR}
     WORK=${CMAKE_BINARY_DIR}/cli
+    DEMO=${CMAKE_SOURCE_DIR}/models/demo.gguf # cli-serve
     OMP_WAIT_POLICY=passive) # spinning teams crawl on a busy machine; sleeping ones compute the same
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cli)
 
@@ -41,13 +42,13 @@ set_tests_properties(cli-make-model PROPERTIES FIXTURES_SETUP cli-model)
 set(cli_tests pages bad-input damage run prompt-cache chat memory bench csv top replay eval lossy)
 if(NOT SLUICE_SANITIZE)
     # A library with a sanitizer in it cannot be preloaded into a program without.
-    list(APPEND cli_tests exec mapping cold)
+    list(APPEND cli_tests exec mapping cold serve)
 endif()
 foreach(test IN LISTS cli_tests)
     sluice_cli_test(${test})
     set_tests_properties(cli-${test} PROPERTIES FIXTURES_REQUIRED cli-model)
 endforeach()
-foreach(test run prompt-cache chat memory bench csv top replay eval lossy cold exec)
+foreach(test run prompt-cache chat memory bench csv top replay eval lossy cold exec serve)
     if(test IN_LIST cli_tests) # they compute with two threads
         set_tests_properties(cli-${test} PROPERTIES PROCESSORS 2)
     endif()
