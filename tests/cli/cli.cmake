@@ -18,6 +18,9 @@ add_executable(cli-unit ${CMAKE_CURRENT_LIST_DIR}/unit.c ${CMAKE_SOURCE_DIR}/src
     ${CMAKE_SOURCE_DIR}/src/gguf/gguf_check.c ${CMAKE_SOURCE_DIR}/src/gguf/gguf_reader.c)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 target_link_libraries(cli-unit PRIVATE sluice_static PkgConfig::CMOCKA PkgConfig::XXHASH m)
+add_executable(cli-unit-serve ${CMAKE_CURRENT_LIST_DIR}/unit_serve.c ${CMAKE_SOURCE_DIR}/src/cli/address.c
+    ${CMAKE_SOURCE_DIR}/src/cli/http.c ${CMAKE_SOURCE_DIR}/src/cli/supervise.c ${CMAKE_SOURCE_DIR}/src/cli/args.c)
+target_link_libraries(cli-unit-serve PRIVATE sluice_static PkgConfig::CMOCKA m)
 
 set(cli_environment
     BIN=${CMAKE_BINARY_DIR}/bin
@@ -29,7 +32,8 @@ set(cli_environment
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cli)
 
 add_test(NAME cli-unit COMMAND cli-unit)
-set_tests_properties(cli-unit PROPERTIES LABELS cli TIMEOUT 300)
+add_test(NAME cli-unit-serve COMMAND cli-unit-serve)
+set_tests_properties(cli-unit cli-unit-serve PROPERTIES LABELS cli TIMEOUT 300)
 
 # The timeouts only end a hang; no test looks at a clock.
 function(sluice_cli_test name)

@@ -126,7 +126,19 @@ static void test_args(void **state) {
     /* What follows -- or, for a wrapper, the program, is not ours. */
     assert_int_equal(parse(&command, "-- -n -m", &c, buffer, argv), 0);
     assert_int_equal(c.n_args, 2);
+    assert_int_equal(c.n_plain, 0);
     assert_null(c.model);
+    assert_int_equal(parse(&command, "one -- two", &c, buffer, argv), 0);
+    assert_int_equal(c.n_args, 2);
+    assert_int_equal(c.n_plain, 1);
+    assert_int_equal(parse(&command, "one two", &c, buffer, argv), 0);
+    assert_int_equal(c.n_plain, 2);
+    /* Two names for the same, whole ones. */
+    assert_int_equal(parse(&command, "--ctx 7", &c, buffer, argv), 0);
+    assert_int_equal(c.n_ctx, 7);
+    assert_int_equal(parse(&command, "--ctx-size=8", &c, buffer, argv), 0);
+    assert_int_equal(c.n_ctx, 8);
+    assert_int_equal(parse(&command, "--ctx- 7", &c, buffer, argv), CLI_EXIT_USAGE);
     assert_int_equal(parse(&wrapper, "-n 3 program -n 4 -- -x", &c, buffer, argv), 0);
     assert_int_equal(c.n_predict, 3);
     assert_int_equal(c.n_args, 5);
