@@ -248,17 +248,13 @@ static int say_ready(struct serve *v) {
 
 /* The question of this phase. */
 static int ask(struct serve *v) {
-    char json[160];
     switch (v->phase) {
     case SERVE_HEALTH: return cli_http_begin(&v->http, &v->api, "/health", NULL);
-    case SERVE_PAGE: return cli_http_begin(&v->http, &v->api, "/", NULL);
-    default: break;
+    case SERVE_FIRST:
+        return cli_http_begin(&v->http, &v->api, "/completion",
+                              "{\"prompt\":\"Hello\",\"n_predict\":1,\"temperature\":0,\"cache_prompt\":false}");
+    default: return cli_http_begin(&v->http, &v->api, "/", NULL);
     }
-    /* In the last slot, which requests use last. */
-    snprintf(json, sizeof json,
-             "{\"prompt\":\"Hello\",\"n_predict\":1,\"temperature\":0,\"cache_prompt\":false,\"id_slot\":%d}",
-             (int)v->config->serve.parallel - 1);
-    return cli_http_begin(&v->http, &v->api, "/completion", json);
 }
 
 /* Its answer. Returns an exit code when the start has failed. */
