@@ -1,8 +1,8 @@
 /*
  * address.c - see address.h.
  *
- * The port is tried here, before a model is loaded, because "in use" is the most common failure of a server's start, and
- * because the window is told where the chat is before llama-server exists.
+ * The port is tried here, before a model is loaded, because "in use" is the most common failure of a server's start,
+ * and because the window is told where the chat is before llama-server exists.
  */
 #include "cli/address.h"
 
@@ -81,17 +81,21 @@ static int try_bind(struct cli_address *a, const char *command, const char *opti
         close(fd);
     }
     switch (error) {
-    case 0: a->port = ntohs(*port_of(&a->at)); return 0;
+    case 0:
+        a->port = ntohs(*port_of(&a->at));
+        return 0;
     case EADDRINUSE:
         return cli_fail(CLI_EXIT_FAILED, command,
-                        "port %d of %s is in use: choose another with %s, or end the program that listens there", a->port,
-                        a->host, port_option);
+                        "port %d of %s is in use: choose another with %s, or end the program that listens there",
+                        a->port, a->host, port_option);
     case EADDRNOTAVAIL:
         return cli_fail(CLI_EXIT_USAGE, command, "%s %s: not an address of this machine", option, a->host);
     case EACCES:
-        return cli_fail(CLI_EXIT_FAILED, command, "port %d of %s: no right to listen there (ports from 1024 on are free for all)",
-                        a->port, a->host);
-    default: return cli_fail(CLI_EXIT_FAILED, command, "port %d of %s: %s", a->port, a->host, strerror(error));
+        return cli_fail(CLI_EXIT_FAILED, command,
+                        "port %d of %s: no right to listen there (ports from 1024 on are free for all)", a->port,
+                        a->host);
+    default:
+        return cli_fail(CLI_EXIT_FAILED, command, "port %d of %s: %s", a->port, a->host, strerror(error));
     }
 }
 

@@ -1,8 +1,8 @@
 /*
  * http.c - see http.h.
  *
- * Not a library such as libcurl: `sluice serve` asks its own child three questions, on loopback, once, in clear text, of
- * which only the three digits of the status are read. That is this file; it must run inside serve's one poll, and an
+ * Not a library such as libcurl: `sluice serve` asks its own child three questions, on loopback, once, in clear text,
+ * of which only the three digits of the status are read. That is this file; it must run inside serve's one poll, and an
  * answer need not be understood. The connection is closed by the server after each answer (Connection: close).
  */
 #include "cli/http.h"

@@ -54,8 +54,9 @@ static int print_version(void) {
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) {
-        return cli_fail(CLI_EXIT_USAGE, "sluice",
-                        "no command: one of run, chat, serve, exec, bench, eval, replay, info, top (see sluice --help)");
+        return cli_fail(
+            CLI_EXIT_USAGE, "sluice",
+            "no command: one of run, chat, serve, exec, bench, eval, replay, info, top (see sluice --help)");
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         return print_help();
@@ -68,7 +69,7 @@ int main(int argc, char **argv) {
             return commands[i].run(argc - 1, argv + 1);
         }
     }
-    return cli_fail(CLI_EXIT_USAGE, "sluice",
-                    "unknown command %s: one of run, chat, serve, exec, bench, eval, replay, info, top (see sluice --help)",
-                    name);
+    return cli_fail(
+        CLI_EXIT_USAGE, "sluice",
+        "unknown command %s: one of run, chat, serve, exec, bench, eval, replay, info, top (see sluice --help)", name);
 }

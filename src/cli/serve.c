@@ -1,17 +1,17 @@
 /*
  * serve.c - `sluice serve`: a stock llama-server that streams, and what a person needs around it.
  *
- * llama-server answers all requests; nothing of its API passes through here. This process finds out what suits the model
- * (serve_start.c), starts the server with the plug-in, waits until it is ready, says where, and stays: its end
- * is the server's and the server's is its own.
+ * llama-server answers all requests; nothing of its API passes through here. This process finds out what suits the
+ * model (serve_start.c), starts the server with the plug-in, waits until it is ready, says where, and stays: its end is
+ * the server's and the server's is its own.
  *
  * The server's log is long and not for people, so only errors and what the plug-in says are passed on (--verbose: all);
  * the last lines are kept, since they explain an unexpected end. Standard output gets where to go and "ready", for
  * scripts that wait for it; everything else goes to standard error.
  *
  * Before it says ready it has the server generate one token. Only the first token tells how much memory is left for the
- * cache, so without it the mode line would come, or a refusal, with the first request of a user, who would also wait for
- * the dense weights to be read.
+ * cache, so without it the mode line would come, or a refusal, with the first request of a user, who would also wait
+ * for the dense weights to be read.
  */
 #include "cli/serve.h"
 
@@ -25,7 +25,8 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 
-static const double GRACE_S = 10; /* for the server's end; in the middle of a long prompt it needs longer, and is killed */
+static const double GRACE_S =
+    10; /* for the server's end; in the middle of a long prompt it needs longer, and is killed */
 
 static const struct cli_option server_options[] = {
     {.name = "--host",
@@ -133,7 +134,8 @@ static int check_words(const struct cli_config *c) {
     for (int i = 0; i < c->n_args; i++) {
         for (size_t k = 0; k < sizeof own / sizeof own[0]; k++) {
             if (strcmp(c->args[i], own[k]) == 0) {
-                return cli_fail(CLI_EXIT_USAGE, c->command, "%s belongs before the --: serve must know it, too", own[k]);
+                return cli_fail(CLI_EXIT_USAGE, c->command, "%s belongs before the --: serve must know it, too",
+                                own[k]);
             }
         }
     }
@@ -171,13 +173,14 @@ static int take_addresses(struct serve *v) {
     const char *where = c->serve.window ? c->serve.window : getenv("SLUICE_WINDOW");
     where = where ? where : SERVE_WINDOW_DEFAULT;
     if (!cli_address_split(where, host, &port)) {
-        return c->serve.window ? cli_fail(CLI_EXIT_USAGE, c->command,
-                                          "--window %s: must be an address and a port such as " SERVE_WINDOW_DEFAULT, where)
-                               : 0; /* the plug-in knows more ways to write the variable */
+        return c->serve.window
+                   ? cli_fail(CLI_EXIT_USAGE, c->command,
+                              "--window %s: must be an address and a port such as " SERVE_WINDOW_DEFAULT, where)
+                   : 0; /* the plug-in knows more ways to write the variable */
     }
     if (port && port == v->api.port) {
-        return cli_fail(CLI_EXIT_USAGE, c->command, "llama-server and the window cannot both have port %d: see --port and --window",
-                        port);
+        return cli_fail(CLI_EXIT_USAGE, c->command,
+                        "llama-server and the window cannot both have port %d: see --port and --window", port);
     }
     return port ? cli_address_take(&window, host, port, c->command, "--window", "--window (or --no-window)") : 0;
 }
@@ -205,7 +208,8 @@ static int report_end(struct serve *v) {
     cli_progress_clear(&v->progress);
     if (WIFSIGNALED(status)) {
         snprintf(how, sizeof how, "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-        hint = WTERMSIG(status) == SIGKILL ? "; if the kernel did it for want of memory, give it less (--memory, --ctx)" : "";
+        hint = WTERMSIG(status) == SIGKILL ? "; if the kernel did it for want of memory, give it less (--memory, --ctx)"
+                                           : "";
     } else {
         snprintf(how, sizeof how, "ended with exit code %d", WEXITSTATUS(status));
     }
@@ -249,11 +253,13 @@ static int say_ready(struct serve *v) {
 /* The question of this phase. */
 static int ask(struct serve *v) {
     switch (v->phase) {
-    case SERVE_HEALTH: return cli_http_begin(&v->http, &v->api, "/health", NULL);
+    case SERVE_HEALTH:
+        return cli_http_begin(&v->http, &v->api, "/health", NULL);
     case SERVE_FIRST:
         return cli_http_begin(&v->http, &v->api, "/completion",
                               "{\"prompt\":\"Hello\",\"n_predict\":1,\"temperature\":0,\"cache_prompt\":false}");
-    default: return cli_http_begin(&v->http, &v->api, "/", NULL);
+    default:
+        return cli_http_begin(&v->http, &v->api, "/", NULL);
     }
 }
 
@@ -268,9 +274,11 @@ static int hear(struct serve *v, int status) {
         }
         return 0;
     case SERVE_FIRST:
-        /* 401: it wants a key that we do not know; 501: the model does not generate. Then the first request settles all. */
+        /* 401: it wants a key that we do not know; 501: the model does not generate. Then the first request settles
+         * all. */
         if (status == 500) {
-            return cli_fail(CLI_EXIT_FAILED, v->config->command, "llama-server could not compute the first token: see above");
+            return cli_fail(CLI_EXIT_FAILED, v->config->command,
+                            "llama-server could not compute the first token: see above");
         }
         v->phase = SERVE_PAGE;
         return 0;
@@ -302,9 +310,12 @@ static int look_after(struct serve *v) {
             cli_progress_seconds(&v->progress, "starting llama-server", sluice_clock() - v->begun_s);
         }
         switch (supervise_wait(&v->child, v->http.fd, cli_http_events(&v->http), ready ? -1 : 100)) {
-        case SUPERVISE_ENDED: return v->child.asked && v->child.status == 0 ? CLI_EXIT_OK : report_end(v);
-        case SUPERVISE_ASKED: return stop(v, v->child.asked, CLI_EXIT_OK);
-        default: break;
+        case SUPERVISE_ENDED:
+            return v->child.asked && v->child.status == 0 ? CLI_EXIT_OK : report_end(v);
+        case SUPERVISE_ASKED:
+            return stop(v, v->child.asked, CLI_EXIT_OK);
+        default:
+            break;
         }
         const int rc = v->phase == SERVE_READY ? 0 : advance(v);
         if (rc) {

@@ -46,8 +46,8 @@ struct serve {
 int serve_find_program(struct serve *v);
 
 /*
- * Choose the micro-batch as `sluice chat` does, with the model open, in a process that ends before the server begins. Returns
- * likewise. What is wrong with the model is found here.
+ * Choose the micro-batch as `sluice chat` does, with the model open, in a process that ends before the server begins.
+ * Returns likewise. What is wrong with the model is found here.
  */
 int serve_choose_ubatch(struct serve *v);
 

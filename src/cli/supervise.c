@@ -1,11 +1,11 @@
 /*
  * supervise.c - see supervise.h.
  *
- * The child's output goes through a pipe, not into a file: a server runs for months, and its last lines are what explains
- * its end. Signals come through a descriptor (signalfd), so that there is one loop that sleeps in one poll, no handler
- * and no flag that is looked at too late. They are blocked from before the child exists, or one that comes between
- * would be lost, and the child gets the old mask and default actions back: a shell starts background jobs with SIGINT
- * ignored, which a program would inherit, and this one is ended by it.
+ * The child's output goes through a pipe, not into a file: a server runs for months, and its last lines are what
+ * explains its end. Signals come through a descriptor (signalfd), so that there is one loop that sleeps in one poll, no
+ * handler and no flag that is looked at too late. They are blocked from before the child exists, or one that comes
+ * between would be lost, and the child gets the old mask and default actions back: a shell starts background jobs with
+ * SIGINT ignored, which a program would inherit, and this one is ended by it.
  *
  * The child is killed when this process dies in a way that leaves it no time (PR_SET_PDEATHSIG): a server
  * that nobody knows of would keep memory and port.

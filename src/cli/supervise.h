@@ -25,24 +25,25 @@ enum supervise_event {
 };
 
 struct supervised {
-    void (*line)(void *user, const char *line);  /* called with each line of the child's output, without newline */
-    void *user;                                  /* its first argument */
-    char part[SUPERVISE_LINE];                   /* the beginning of a line */
-    char tail[SUPERVISE_TAIL][SUPERVISE_LINE];   /* the last lines, a ring */
-    size_t n_part;                               /* bytes in `part` */
-    size_t n_lines;                              /* lines so far; the last one is tail[(n_lines - 1) % SUPERVISE_TAIL] */
-    sigset_t before;                             /* the signal mask to go back to */
-    pid_t pid;                                   /* the child; 0: it was waited for, or there never was one */
-    int signals;                                 /* signalfd */
-    int log;                                     /* reading end of its output; -1: closed by all writers */
-    int asked;                                   /* the signal that asked to end during the last supervise_wait; 0: none */
-    int status;                                  /* as waitpid has it */
+    void (*line)(void *user, const char *line); /* called with each line of the child's output, without newline */
+    void *user;                                 /* its first argument */
+    char part[SUPERVISE_LINE];                  /* the beginning of a line */
+    char tail[SUPERVISE_TAIL][SUPERVISE_LINE];  /* the last lines, a ring */
+    size_t n_part;                              /* bytes in `part` */
+    size_t n_lines;                             /* lines so far; the last one is tail[(n_lines - 1) % SUPERVISE_TAIL] */
+    sigset_t before;                            /* the signal mask to go back to */
+    pid_t pid;                                  /* the child; 0: it was waited for, or there never was one */
+    int signals;                                /* signalfd */
+    int log;                                    /* reading end of its output; -1: closed by all writers */
+    int asked;  /* the signal that asked to end during the last supervise_wait; 0: none */
+    int status; /* as waitpid has it */
 };
 
 /*
  * Start `program` with argv and the present environment, standard input empty, both outputs to us, in a process group
- * of its own (Ctrl-C on the terminal reaches us alone), to be killed by the kernel if we die. From here on SIGINT, SIGTERM,
- * SIGHUP and SIGCHLD are blocked and come as events. Returns 0, or an errno value; then nothing is left to be done.
+ * of its own (Ctrl-C on the terminal reaches us alone), to be killed by the kernel if we die. From here on SIGINT,
+ * SIGTERM, SIGHUP and SIGCHLD are blocked and come as events. Returns 0, or an errno value; then nothing is left to be
+ * done.
  */
 int supervise_start(struct supervised *s, const char *program, char **argv);
 

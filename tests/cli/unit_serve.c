@@ -42,9 +42,9 @@ static void test_split(void **state) {
     assert_int_equal(port, 0);
     assert_true(cli_address_split("some.host:65535", host, &port));
     assert_int_equal(port, 65535);
-    static const char *const wrong[] = {"",        ":",       ":80",      "host",      "host:",   "host:65536", "host:-1",
-                                        "host:+1", "host: 1", "host:1x",  "::1:80",    "[::1]",   "[::1:80",    "::1]:80",
-                                        "[]:80",   "a:b:80",  "host:000001"};
+    static const char *const wrong[] = {"",        ":",       ":80",     "host",    "host:",      "host:65536",
+                                        "host:-1", "host:+1", "host: 1", "host:1x", "::1:80",     "[::1]",
+                                        "[::1:80", "::1]:80", "[]:80",   "a:b:80",  "host:000001"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         if (cli_address_split(wrong[i], host, &port)) {
             fail_msg("'%s' was taken for '%s' and %d", wrong[i], host, port);
@@ -145,8 +145,9 @@ static void test_http(void **state) {
     assert_non_null(strstr(request, "Content-Length: 7\r\n\r\n{\"a\":1}"));
     memset(large + strlen(large), 'x', sizeof large - 1 - strlen(large));
     assert_int_equal(dialogue("/", NULL, large, request), 404);
-    static const char *const wrong[] = {"",    "HTTP/1.1 20",  "HTTP/1.1 099 no", "HTTP/1.1 999 no", "HTTP/1.1 2x0 no",
-                                        "200", "SSH-2.0 200 OK", "HTTP/2 200 OK, no"};
+    static const char *const wrong[] = {
+        "",    "HTTP/1.1 20",    "HTTP/1.1 099 no",  "HTTP/1.1 999 no", "HTTP/1.1 2x0 no",
+        "200", "SSH-2.0 200 OK", "HTTP/2 200 OK, no"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         if (dialogue("/", NULL, wrong[i], request) != CLI_HTTP_FAILED) {
             fail_msg("'%s' was taken for an answer", wrong[i]);
