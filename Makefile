@@ -16,7 +16,7 @@ build: ## build the command, the plug-in and the library
 	@cmake --build $(BUILD)
 
 server: build ## the same, and llama.cpp's llama-server, which `sluice serve` starts
-	@scripts/llama.sh server $$(sed -n 's/^SLUICE_LLAMA_KIND:[A-Z]*=//p' $(BUILD)/CMakeCache.txt) >/dev/null
+	@cmake --build $(BUILD) --target server
 
 test: ## build and run every test: unit, gates, faults, stock programs, sanitizers
 	@scripts/setup.sh test

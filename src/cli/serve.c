@@ -9,9 +9,9 @@
  * the last lines are kept, since they explain an unexpected end. Standard output gets where to go and "ready", for
  * scripts that wait for it; everything else goes to standard error.
  *
- * Before it says ready it has the server generate one token. Only the first token tells how much memory is left for the
- * cache, so without it the mode line would come, or a refusal, with the first request of a user, who would also wait
- * for the dense weights to be read.
+ * Before it says ready it has the server generate one token. What is left of memory for the cache is only known at the
+ * first token, and a plan that does not fit fails it. llama-server v0.5.0 does compute two tokens while it loads (to
+ * see whether its context can forget some), but it only logs when that fails, and says that it is healthy.
  */
 #include "cli/serve.h"
 
@@ -25,8 +25,8 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 
-static const double GRACE_S =
-    10; /* for the server's end; in the middle of a long prompt it needs longer, and is killed */
+/* For the server's end, seconds. In the middle of a long prompt it needs longer, and is killed. */
+static const double GRACE_S = 10;
 
 static const struct cli_option server_options[] = {
     {.name = "--host",
@@ -35,7 +35,7 @@ static const struct cli_option server_options[] = {
      .min = 1,
      .expect = "an address or name of this machine",
      .offset = offsetof(struct cli_config, serve.host),
-     .help = "where llama-server listens (127.0.0.1: this machine only; 0.0.0.0: everywhere)"},
+     .help = "where llama-server listens (127.0.0.1: this machine alone reaches it)"},
     {.name = "--port",
      .metavar = "N",
      .set = cli_set_integer,

@@ -19,7 +19,7 @@
 /* How far the start has come: each one is a question to the server. */
 enum serve_phase {
     SERVE_HEALTH, /* is the model loaded? */
-    SERVE_FIRST,  /* one token: it settles what the cache will be, and reads the dense weights */
+    SERVE_FIRST,  /* one token: does it stream, within its memory? */
     SERVE_PAGE,   /* does it have a chat page? */
     SERVE_READY   /* all is said */
 };

@@ -3,20 +3,22 @@
  *
  * llama-server's defaults suit a model that lies in memory. What serve gives it instead, and why:
  *
- *   -t N             every processor that this process may use; llama-server counts cores and takes half of two
- * threads. -c, -np, -kvu    4096 tokens, as the other commands, in one KV cache that 4 requests share: more requests at
- * once cost no memory, and a single one may use all of it. llama-server would take the model's whole training context.
- * Requests that generate together share what is read (docs/benchmarks.md, "Several sequences"). -b, -ub N        the
- * micro-batch that `sluice chat` would choose: each one reads nearly the whole bank, so that llama-server's 512 read a
- * long prompt's experts up to four times as often as 2048; but its buffers take from the cache. -b is the same, or a
- * batch of 2048 would be cut into a whole and a part.
- *   --no-warmup      llama-server's warm-up routes a token to all experts: it would read the whole model, to no use.
- * Serve asks for one token instead, which settles the memory plan and reads the dense weights.
- *   --no-repack      as `sluice run`: the same bytes as it gives, and dense weights are not in memory twice.
- *   --cache-ram 0    llama-server keeps prompts that leave the KV cache in up to 8 GiB of memory, of which the memory
- * plan cannot know. Slots keep theirs in the KV cache anyway. -ctxcp 4         checkpoints of models with recurrent
- * state or sliding windows: llama-server makes up to 32 for each slot, memory of the same kind.
- *   --fit off        it would look for devices' free memory to adjust what is settled here.
+ *   -t N            every processor that this process may use; llama-server counts cores, half of two threads.
+ *   -c, -np, -kvu   4096 tokens, as the other commands, in one KV cache that 4 requests share: more slots cost no
+ *                   memory, and one request may use all of it. llama-server would take the model's whole training
+ *                   context. Requests that generate together share what is read (docs/benchmarks.md, "Several
+ *                   sequences").
+ *   -b, -ub N       the micro-batch that `sluice chat` would choose: each one reads nearly the whole bank, so that
+ *                   llama-server's 512 read a long prompt's experts up to four times as often as 2048; but its
+ *                   buffers take from the cache. -b is the same, or a batch of 2048 would be cut into a whole and a
+ *                   part.
+ *   --no-warmup     llama-server's warm-up routes a token to all experts: it would read the whole model, to no use.
+ *   --no-repack     as `sluice run`: the same bytes as it gives, and dense weights are not in memory twice.
+ *   --cache-ram 0   llama-server keeps prompts that leave the KV cache in up to 8 GiB of memory, of which the memory
+ *                   plan cannot know. Slots keep theirs in the KV cache anyway.
+ *   -ctxcp 4        checkpoints of models with recurrent state or sliding windows: llama-server makes up to 32 for
+ *                   each slot, memory of the same kind.
+ *   --fit off       it would look for devices' free memory to adjust what is settled here.
  *
  * What the user gives after -- comes last, and llama-server takes the last of two. Only what serve must know
  * itself (model, host, port) is refused there.

@@ -35,8 +35,8 @@ struct supervised {
     pid_t pid;                                  /* the child; 0: it was waited for, or there never was one */
     int signals;                                /* signalfd */
     int log;                                    /* reading end of its output; -1: closed by all writers */
-    int asked;  /* the signal that asked to end during the last supervise_wait; 0: none */
-    int status; /* as waitpid has it */
+    int asked;                                  /* signal that the last supervise_wait saw; 0: none */
+    int status;                                 /* as waitpid has it */
 };
 
 /*

@@ -51,7 +51,8 @@ ends() {
     child=
 }
 
-serve=("$sluice" serve --server "$LLAMA_BIN/llama-server" -t 2 -c 512 --port 0 --window 127.0.0.1:0)
+plain=("$sluice" serve --server "$LLAMA_BIN/llama-server" -t 2 -c 512 --port 0)
+serve=("${plain[@]}" --window 127.0.0.1:0)
 
 # With llama-server and the shipped model: the answer of `sluice run`.
 prompt='Request: Tell me a story about a baker.'
@@ -85,7 +86,7 @@ expect "  lossy settings are in the mode line" err.txt '^sluice: streaming .*los
 expect "  --verbose passes the log on" err.txt '^[0-9.]+ I .*model loaded'
 kill -INT "$pid"
 ends "SIGINT" 0
-begin "--resident" "${serve[@]:0:9}" -m "$model" --resident
+begin "--resident" "${plain[@]}" -m "$model" --resident
 expect "  the mode line" err.txt '^resident: plain llama.cpp, nothing streams, lossless$'
 if grep -q '^sluice: streaming' err.txt; then fail "--resident streams"; else ok "  nothing streams"; fi
 kill -KILL "$child"
@@ -116,7 +117,8 @@ for value in here 127.0.0.1 :80 127.0.0.1:x 127.0.0.1:65536 ::1:80 '[::1]'; do
     refused 2 "--window $value: must be an address and a port" "--window $value" "${serve[@]}" -m "$model" --window "$value"
 done
 refused 2 "cannot both have port" "one port for both" "$sluice" serve -m "$model" --port 18081 --window 127.0.0.1:18081
-refused 2 "contradict" "--window and --no-window" "${serve[@]}" -m "$model" --no-window
+refused 2 "--window and --resident contradict" "--window and --resident" "${serve[@]}" -m "$model" --resident
+refused 2 "--window and --no-window contradict" "--window and --no-window" "${serve[@]}" -m "$model" --no-window
 refused 2 "--n-expert-used 9" "more experts than there are" "${serve[@]}" -m "$model" --n-expert-used 9
 SLUICE_CACHE=12x refused 2 "SLUICE_CACHE" "a bad environment" "${serve[@]}" -m "$model"
 try "${serve[@]}" -m "$model" -- --no-such-option

@@ -139,7 +139,8 @@ static void test_http(void **state) {
     char request[1024], large[20000] = "HTTP/1.0 404 Not Found\r\n\r\n";
     (void)state;
     assert_int_equal(dialogue("/health", NULL, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", request), 200);
-    assert_int_equal(strncmp(request, "GET /health HTTP/1.1\r\nHost: 127.0.0.1:", 39), 0);
+    static const char head[] = "GET /health HTTP/1.1\r\nHost: 127.0.0.1:";
+    assert_int_equal(strncmp(request, head, sizeof head - 1), 0);
     assert_string_equal(request + strlen(request) - 4, "\r\n\r\n");
     assert_int_equal(dialogue("/completion", "{\"a\":1}", "HTTP/1.1 503 No\r\n\r\n", request), 503);
     assert_non_null(strstr(request, "Content-Length: 7\r\n\r\n{\"a\":1}"));
