@@ -5,6 +5,7 @@
 //   early      ends with 3 before it listens                         dies      ends with 7 a moment after GET / was answered
 //   stubborn   does not end when asked                               refuses   answers 500 to completions
 //   key        answers 401 to completions                            chatty    writes a megabyte of log, long lines too
+//   loading    never gets ready                                      rude      breaks connections instead of answering completions
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
@@ -29,8 +30,9 @@ if (kind === 'chatty') {
 let asked = 0; // the first questions come while the model is being loaded
 createServer((request, response) => {
     const answer = (status) => response.writeHead(status, { 'Content-Type': 'application/json' }).end('{}');
-    if (request.url === '/health') return answer(++asked < 3 ? 503 : 200);
+    if (request.url === '/health') return answer(++asked < 3 || kind === 'loading' ? 503 : 200);
     if (request.url === '/completion') {
+        if (kind === 'rude') return request.socket.destroy();
         log('sluice: streaming 6 expert tensors (1.0 MiB), cache off, direct reads, 4 lanes, lossless');
         return answer(kind === 'refuses' ? 500 : kind === 'key' ? 401 : 200);
     }

@@ -92,7 +92,7 @@ if grep -q '^sluice: streaming' err.txt; then fail "--resident streams"; else ok
 kill -KILL "$child"
 ends "llama-server is killed" 1
 expect "  and how it ended is said" err.txt '^sluice serve: llama-server was ended by signal 9 \(Killed\)'
-begin "once more" "${serve[@]}" -m "$model"
+begin "the llama-server of this build, unasked" "$sluice" serve -t 2 -c 512 --port 0 --window 127.0.0.1:0 -m "$model"
 kill -KILL "$pid"
 ends "serve is killed" 137
 printf 'wait ready\nkey c\nexit 0\n' | "$BIN/cli-terminal" "${serve[@]}" -m "$model" >out.txt 2>err.txt
@@ -104,6 +104,7 @@ refused 2 "no model" "no model" "$sluice" serve
 refused 1 "No such file" "a model that is not there" "$sluice" serve -m "$dir/nothing.gguf"
 head -c 3000 "$DEMO" >cut.gguf
 refused 1 "cut.gguf" "a model that is cut" "$sluice" serve -m cut.gguf
+refused 1 "holds no tensors" "a model without weights" "${serve[@]}" -m "$vocab_model"
 refused 2 "--server $dir/nothing: not a program" "a server that is not there" "${serve[@]}" -m "$model" --server "$dir/nothing"
 SLUICE_LLAMA_SERVER=$here refused 2 "SLUICE_LLAMA_SERVER $here: not a program" "a server that is a directory" "$sluice" serve -m "$model"
 refused 2 "unexpected argument more" "an argument before --" "${serve[@]}" -m "$model" more
@@ -154,6 +155,36 @@ expect "  its page" out.txt '^chat    http://127\.0\.0\.1:[0-9]+/$'
 expect "  the window of the environment" out.txt '^window  http://127\.0\.0\.1:18098/'
 kill -HUP "$pid"
 ends "SIGHUP" 0
+# The micro-batch is the one that a chat gets: with plenty of memory, and with little.
+for settings in "-c 1024" "-c 4096 --cache auto --memory 120MiB"; do
+    # shellcheck disable=SC2086 # words
+    FAKE=well begin "no --ubatch, $settings" env FAKE_TOLD="$dir/told.txt" SLUICE_LLAMA_SERVER="$fake" \
+        "$sluice" serve --port 0 --window 127.0.0.1:18099 -m "$DEMO" -t 2 $settings
+    kill -TERM "$pid"
+    ends "it is asked to end" 0
+    # shellcheck disable=SC2086 # words
+    echo Hello | "$sluice" chat -m "$DEMO" -t 2 -n 1 -q --csv chat.csv --chat-template chatml $settings >out.txt 2>err.txt
+    chosen=$(sed -nE 's/^# ubatch=([0-9]+)$/\1/p' chat.csv)
+    given=$(grep -A 1 -x -e --ubatch-size told.txt | tail -n 1)
+    batch=$(grep -A 1 -x -e --batch-size told.txt | tail -n 1)
+    if [ -n "$chosen" ] && [ "$given" = "$chosen" ] && [ "$batch" = "$chosen" ]; then
+        ok "  the micro-batch of a chat, $chosen"
+    else
+        fail "  micro-batch $given of batch $batch, where a chat has $chosen: $(head -c 200 err.txt)"
+    fi
+done
+rm -f told.txt
+FAKE=loading "${serve[@]}" >out.txt 2>err.txt </dev/null &
+pid=$!
+until_true test -s told.txt
+sleep 0.5
+child=$(pgrep -P "$pid" | head -n 1)
+kill -INT "$pid"
+ends "asked to end before it is ready" 0
+if [ -s out.txt ]; then fail "  it said $(cat out.txt)"; else ok "  it said nothing of ready"; fi
+FAKE=rude begin "a server that breaks connections" "${serve[@]}"
+kill -TERM "$pid"
+ends "it is asked to end" 0
 FAKE=key begin "a server that wants a key" "${serve[@]}"
 kill -TERM "$pid"
 ends "it is asked to end" 0
