@@ -15,7 +15,7 @@
  */
 #include "cli/serve.h"
 
-#include <errno.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,13 +222,16 @@ static int report_end(struct serve *v) {
     return CLI_EXIT_FAILED;
 }
 
-/* End the child; `code` unless it had to be killed. */
+/* End the child. Returns `code`, unless it had to be killed or ended badly. */
 static int stop(struct serve *v, int sig, int code) {
+    const int passed = sig == SIGINT ? SIGINT : SIGTERM; /* llama-server has no answer to SIGHUP */
     cli_progress_clear(&v->progress);
-    if (supervise_stop(&v->child, sig, GRACE_S)) {
-        return code;
+    if (!supervise_stop(&v->child, passed, GRACE_S)) {
+        return cli_fail(CLI_EXIT_FAILED, v->config->command, "llama-server did not end in time and was killed");
     }
-    return cli_fail(CLI_EXIT_FAILED, v->config->command, "llama-server did not end in time and was killed");
+    const int status = v->child.status; /* while it loads the signal itself ends it */
+    const bool well = WIFSIGNALED(status) ? WTERMSIG(status) == passed : WEXITSTATUS(status) == 0;
+    return well ? code : report_end(v);
 }
 
 static int say_ready(struct serve *v) {

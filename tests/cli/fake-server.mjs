@@ -6,6 +6,7 @@
 //   stubborn   does not end when asked                               refuses   answers 500 to completions
 //   key        answers 401 to completions                            chatty    writes a megabyte of log, long lines too
 //   loading    never gets ready                                      rude      breaks connections instead of answering completions
+//   bad        ends with 9 when asked
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
@@ -20,7 +21,7 @@ if (kind === 'early') {
     log('0.00.000.002 E srv  main: something is missing');
     process.exit(3);
 }
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => kind === 'stubborn' || process.exit(0));
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => kind === 'stubborn' || process.exit(kind === 'bad' ? 9 : 0));
 if (process.env.SLUICE_WINDOW !== 'off') log(`sluice: window: http://${process.env.SLUICE_WINDOW}/#token=abc`);
 if (kind === 'chatty') {
     log('x'.repeat(5000));

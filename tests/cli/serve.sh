@@ -28,6 +28,7 @@ gone() { ! alive "$1"; }
 begin() {
     local label=$1
     shift
+    : >out.txt # the job does it too, but perhaps after the first look
     "$@" >out.txt 2>err.txt </dev/null &
     pid=$!
     child=
@@ -57,6 +58,11 @@ serve=("${plain[@]}" --window 127.0.0.1:0)
 # With llama-server and the shipped model: the answer of `sluice run`.
 prompt='Request: Tell me a story about a baker.'
 begin "llama-server" "${serve[@]}" -m "$DEMO" --cache 4MiB --parallel 2 -- --alias fixture
+if [ "$(ps -o pgid= -p "$child" | tr -d ' ')" = "$child" ]; then
+    ok "  a process group of its own: Ctrl-C comes once"
+else
+    fail "  Ctrl-C would reach the server twice"
+fi
 expect "  one line says where" out.txt '^api     http://127\.0\.0\.1:[0-9]+/v1$'
 expect "  the mode line" err.txt '^sluice: streaming 18 expert tensors .*cache 3 MiB.*lossless$'
 expect "  the memory plan" err.txt '^sluice: memory'
@@ -196,6 +202,10 @@ ends "it dies" 1
 expect "  serve says how" err.txt '^sluice serve: llama-server ended with exit code 7; its last lines:$'
 expect "  and passes on its last lines" err.txt '^  0\.00\.000\.004 I srv  main: a line before the last$'
 expect "  errors at once, too" err.txt '^0\.00\.000\.005 E srv  main: the last words$'
+FAKE=bad begin "a server that ends badly" "${serve[@]}"
+kill -TERM "$pid"
+ends "it is asked to end" 1
+expect "  serve says how it ended" err.txt '^sluice serve: llama-server ended with exit code 9'
 FAKE=early try "${serve[@]}"
 if [ "$rc" -eq 1 ] && [ ! -s out.txt ]; then ok "a server that ends early: exit 1"; else fail "a server that ends early: exit $rc: $(cat out.txt)"; fi
 expect "  serve says so" err.txt '^sluice serve: llama-server ended with exit code 3 before it was ready; its last lines:$'
