@@ -258,9 +258,9 @@ static int ask(struct serve *v) {
     switch (v->phase) {
     case SERVE_HEALTH:
         return cli_http_begin(&v->http, &v->api, "/health", NULL);
-    case SERVE_FIRST:
+    case SERVE_FIRST: /* a prompt of one token, since each one reads experts; every vocabulary has the first */
         return cli_http_begin(&v->http, &v->api, "/completion",
-                              "{\"prompt\":\"Hello\",\"n_predict\":1,\"temperature\":0,\"cache_prompt\":false}");
+                              "{\"prompt\":[0],\"n_predict\":1,\"temperature\":0,\"cache_prompt\":false}");
     default:
         return cli_http_begin(&v->http, &v->api, "/", NULL);
     }
