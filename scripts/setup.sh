@@ -4,7 +4,7 @@
 # run and ends with 1. Does nothing, quickly, when all is there.
 set -euo pipefail
 
-build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev liburing-dev libncurses-dev libxxhash-dev)
+build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev libmicrohttpd-dev liburing-dev libncurses-dev libxxhash-dev)
 test=(libcmocka-dev curl clang-format util-linux procps)
 
 case ${1:-} in
