@@ -15,7 +15,7 @@
 static bool address_port(const char *text, uint16_t *port) {
     uint32_t n = 0;
     size_t i = 0;
-    for (; text[i] >= '0' && text[i] <= '9' && i < 6; i++) {
+    for (; text[i] >= '0' && text[i] <= '9' && i < 5; i++) {
         n = n * 10 + (uint32_t)(text[i] - '0');
     }
     if (i == 0 || text[i] || n > 65535) {

@@ -62,10 +62,10 @@ int guard_token(struct guard *g, const char *token, struct sluice_error *err) {
 static bool guard_port(const char *text, uint16_t port) {
     uint32_t n = 0;
     size_t i = 0;
-    for (; text[i] >= '0' && text[i] <= '9' && i < 6; i++) {
+    for (; text[i] >= '0' && text[i] <= '9' && i < 5; i++) {
         n = n * 10 + (uint32_t)(text[i] - '0');
     }
-    return i > 0 && text[i] == '\0' && n == port;
+    return i > 0 && text[0] != '0' && text[i] == '\0' && n == port;
 }
 
 bool guard_host(const struct guard *g, const char *host) {
