@@ -7,6 +7,10 @@
  * stock program does not see). A prompt is one step of minutes: its tokens are counted by the blocks, as they pass
  * through the layers.
  *
+ * The counters of blocks go by one token or several; steps know better (several slots of a server generate in one
+ * batch). So a prompt's tokens are those of all blocks without those of generation's steps, and blocks of several
+ * tokens mean a prompt only while no step of a generation ends.
+ *
  * Slow models end a step every few seconds. So a rate looks back two seconds and as much further as it takes to see two
  * steps, but never over a pause: after a question, the minutes in which the user typed it are not part of the speed.
  */
@@ -48,7 +52,7 @@ void rates_add(struct rates *r, const struct window_numbers *now, double t) {
     struct rates_sample s = {.t = t};
     for (int i = 0; i < WINDOW_PHASES; i++) {
         s.blocks[i] = st[i]->blocks;
-        s.done[i] = (double)st[i]->tokens / layers;
+        s.done += (double)st[i]->tokens / layers;
         s.phase[i] = now->phase[i];
         s.read_bytes += st[i]->read_bytes;
         s.hits += st[i]->hits;
@@ -56,10 +60,12 @@ void rates_add(struct rates *r, const struct window_numbers *now, double t) {
         s.hit_bytes += st[i]->hit_bytes;
         s.miss_bytes += st[i]->miss_bytes;
     }
-    for (int i = 0; i < WINDOW_PHASES; i++) {
-        const struct rates_sample *last = r->n ? rates_at(r, 0) : NULL;
-        /* A step without experts (a dense model) moves no blocks. */
-        if (last && (s.blocks[i] != last->blocks[i] || s.phase[i].steps != last->phase[i].steps)) {
+    s.done -= (double)s.phase[SLUICE_PHASE_GENERATION].tokens;
+    const struct rates_sample *last = r->n ? rates_at(r, 0) : NULL;
+    for (int i = 0; i < WINDOW_PHASES && last; i++) {
+        const bool ended = s.phase[i].steps != last->phase[i].steps; /* a dense model moves no blocks */
+        const bool generates = s.phase[SLUICE_PHASE_GENERATION].steps != last->phase[SLUICE_PHASE_GENERATION].steps;
+        if (ended || (s.blocks[i] != last->blocks[i] && !(i == SLUICE_PHASE_PROMPT && generates))) {
             if (r->moved[i] == 0 || t - r->moved[i] > RATES_PAUSE) {
                 r->since[i] = last->t;
             }
@@ -100,19 +106,17 @@ static double rates_steps(const struct rates *r, int phase) {
     return rate;
 }
 
-/* Tokens per second through the layers, or -1. */
-static double rates_done(const struct rates *r, int phase) {
+/* Prompt tokens per second through the layers, or -1. */
+static double rates_done(const struct rates *r) {
     const struct rates_sample *now = rates_at(r, 0), *from = NULL;
     const uint64_t have = rates_have(r);
-    for (uint64_t i = 1; i < have && rates_at(r, i)->t >= r->since[phase]; i++) {
+    for (uint64_t i = 1; i < have && rates_at(r, i)->t >= r->since[SLUICE_PHASE_PROMPT]; i++) {
         from = rates_at(r, i);
-        if (now->t - from->t >= RATES_BACK && from->done[phase] < now->done[phase]) {
+        if (now->t - from->t >= RATES_BACK && from->done < now->done) {
             break;
         }
     }
-    return from && now->t > from->t && now->done[phase] > from->done[phase]
-               ? (now->done[phase] - from->done[phase]) / (now->t - from->t)
-               : -1;
+    return from && now->t > from->t && now->done > from->done ? (now->done - from->done) / (now->t - from->t) : -1;
 }
 
 void rates_get(const struct rates *r, double t, struct rates_now *out) {
@@ -122,7 +126,7 @@ void rates_get(const struct rates *r, double t, struct rates_now *out) {
         out->tokens_per_s[i] = -1;
         if (out->active[i]) {
             const double steps = rates_steps(r, i);
-            const double done = i == SLUICE_PHASE_PROMPT ? rates_done(r, i) : -1;
+            const double done = i == SLUICE_PHASE_PROMPT ? rates_done(r) : -1;
             out->tokens_per_s[i] = done >= 0 ? done : steps;
             out->phase = out->phase < 0 || r->moved[i] >= r->moved[out->phase] ? i : out->phase;
         }

@@ -12,8 +12,8 @@ enum { RATES_SAMPLES = 64 }; /* kept; two a second */
 /* The counters at one moment. */
 struct rates_sample {
     double t;                                 /* seconds of clock_seconds */
-    uint64_t blocks[WINDOW_PHASES];           /* MoE blocks so far, by enum sluice_phase */
-    double done[WINDOW_PHASES];               /* tokens through the layers so far */
+    uint64_t blocks[WINDOW_PHASES];           /* MoE blocks so far: of batches of several tokens, and of one */
+    double done;                              /* prompt tokens through the layers so far */
     struct window_phase phase[WINDOW_PHASES]; /* finished steps */
     uint64_t read_bytes;                      /* from disk so far */
     uint64_t hits, misses;                    /* experts */

@@ -286,6 +286,29 @@ static void test_rates_prompt(void **state) {
     }
 }
 
+/* Slots of a server that generate together: blocks of several tokens, and no prompt. */
+static void test_rates_slots(void **state) {
+    (void)state;
+    struct rates r = {0};
+    struct rates_now now;
+    struct window_numbers x = {0};
+    x.stats.layers = 10;
+    for (double t = 1; t < 30; t += 0.5) {
+        const uint64_t steps = (uint64_t)(4 * (t - 1)); /* 4 a second, of 3 tokens */
+        x.stats.prompt.blocks = 10 * steps;
+        x.stats.prompt.tokens = 3 * x.stats.prompt.blocks;
+        x.phase[SLUICE_PHASE_GENERATION] =
+            (struct window_phase){.steps = steps, .tokens = 3 * steps, .wall_s = 0.25 * (double)steps, .ended = t};
+        rates_add(&r, &x, t);
+        rates_get(&r, t, &now);
+        if (t > 4) {
+            assert_int_equal(now.phase, SLUICE_PHASE_GENERATION);
+            assert_true(near(now.tokens_per_s[SLUICE_PHASE_GENERATION], 12));
+            assert_true(now.tokens_per_s[SLUICE_PHASE_PROMPT] < 0);
+        }
+    }
+}
+
 /* ---- the map --------------------------------------------------------------------------------- */
 
 struct model {
@@ -407,7 +430,7 @@ int main(void) {
         cmocka_unit_test(test_host),        cmocka_unit_test(test_origin),
         cmocka_unit_test(test_token),       cmocka_unit_test(test_rates_generation),
         cmocka_unit_test(test_rates_pause), cmocka_unit_test(test_rates_prompt),
-        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_rates_slots), cmocka_unit_test(test_map),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
