@@ -18,7 +18,7 @@ target_include_directories(sluice_checked PUBLIC ${CMAKE_CURRENT_LIST_DIR})
 # Temporary files lie in the build tree: direct I/O needs a file system on a disk, which /tmp need not be.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
 foreach(unit event file bank policy slots lanes idle uring engine resize foresee guess shadow limits ledger settings timing csv stat trace replay bench_stats bench_csv machine quality
-    address window window_http)
+    address window window_http window_events)
     add_executable(unit-${unit} ${CMAKE_CURRENT_LIST_DIR}/test_${unit}.c)
     target_link_libraries(unit-${unit} PRIVATE sluice_checked)
     add_test(NAME unit-${unit} COMMAND unit-${unit} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
@@ -27,6 +27,9 @@ foreach(unit event file bank policy slots lanes idle uring engine resize foresee
 endforeach()
 foreach(unit lanes idle)
     target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/lanes_fixture.c)
+endforeach()
+foreach(unit window_http window_events)
+    target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/window_fixture.c)
 endforeach()
 # These stand in for functions of liburing or the C library, and call the library's.
 target_link_libraries(unit-uring PRIVATE ${CMAKE_DL_LIBS})
