@@ -51,9 +51,9 @@ static void test_events(void **state) {
     assert_non_null(strstr(answer.text, "event: stats\ndata: {\"api\":1,"));
     assert_non_null(strstr(answer.text, "{\"first\":8,\"experts\":8}"));
     /* It goes on, and what is shown moves. */
-    pthread_mutex_lock(&s.fake.lock);
+    hold_fake(&s);
     s.fake.tokens = 77;
-    pthread_mutex_unlock(&s.fake.lock);
+    let_fake(&s);
     assert_true(read_until(fd, &answer, "event: stats\n", 3));
     assert_non_null(strstr(answer.text, "\"generation\":{\"steps\":77,\"tokens\":77,"));
     assert_non_null(strstr(answer.text, "event: map\n"));
@@ -147,10 +147,10 @@ static void test_slow(void **state) {
     (void)state;
     struct service s;
     begin(&s);
-    pthread_mutex_lock(&s.fake.lock);
+    hold_fake(&s);
     s.fake.layers = 128;
     s.fake.experts = 2048; /* a map of 340 KiB: more than the kernel keeps for a socket */
-    pthread_mutex_unlock(&s.fake.lock);
+    let_fake(&s);
     const int slow = dial(&s), silent = dial(&s), half = dial(&s);
     const int small = 4096;
     setsockopt(slow, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);

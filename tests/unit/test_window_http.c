@@ -42,7 +42,9 @@ static void test_stats(void **state) {
     (void)state;
     struct service s;
     begin(&s);
+    hold_fake(&s);
     s.fake.tokens = 10;
+    let_fake(&s);
     assert_int_equal(get(&s, &answer, "/stats"), 200);
     check_headers(&answer, "application/json");
     assert_null(memchr(answer.body, '\n', answer.n));
@@ -201,7 +203,9 @@ static void test_metrics(void **state) {
     (void)state;
     struct service s;
     begin(&s);
+    hold_fake(&s);
     s.fake.tokens = 10;
+    let_fake(&s);
     assert_int_equal(get(&s, &answer, "/metrics"), 200);
     check_headers(&answer, "text/plain; version=0.0.4; charset=utf-8");
     check_metrics(answer.body, answer.n);
@@ -303,7 +307,7 @@ static void test_refused(void **state) {
     }
     /* Nothing refused has changed anything. */
     assert_int_equal(changed, 4);
-    assert_string_equal(s.fake.asked, "lookahead lookahead lookahead lookahead ");
+    assert_string_equal(asked(&s), "lookahead lookahead lookahead lookahead ");
     /* A head that is too large, and what is no HTTP. */
     static char large[40000];
     memset(large, 'a', sizeof large - 1);
@@ -344,9 +348,9 @@ static void test_settings(void **state) {
     assert_true(json_is_true(member(o, "settings.drop_renorm.value")));
     assert_true(json_is_false(member(o, "settings.lookahead.value")));
     json_decref(o);
-    assert_string_equal(s.fake.asked, "cache drop_cold_experts drop_renorm lookahead "); /* the cache first */
-    assert_true(s.fake.settings.drop_cold_experts == 0.125);
-    assert_int_equal(s.fake.settings.cache_bytes, (uint64_t)3000 << 20);
+    assert_string_equal(asked(&s), "cache drop_cold_experts drop_renorm lookahead "); /* the cache first */
+    assert_true(in_force(&s).drop_cold_experts == 0.125);
+    assert_int_equal(in_force(&s).cache_bytes, (uint64_t)3000 << 20);
 
     static const struct {
         int status;
@@ -403,7 +407,7 @@ static void test_settings(void **state) {
         {409, json_type, "{\"cache\":\"off\",\"drop_cold_experts\":0.5}", "drop_cold_experts"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        s.fake.asked[0] = '\0';
+        forget(&s, NULL);
         const int status = post(&s, &answer, cases[i].type, cases[i].body);
         if (status != cases[i].status) {
             fail_msg("%d, not %d: %s: %s", status, cases[i].status, cases[i].body, answer.body);
@@ -411,25 +415,24 @@ static void test_settings(void **state) {
         o = object_of(&answer);
         if (status == 200) {
             assert_true(json_is_true(member(o, "ok")));
-            assert_true(s.fake.asked[0] != '\0');
+            assert_true(asked(&s)[0] != '\0');
         } else {
             const char *setting = json_string_value(member(o, "setting"));
             if ((setting == NULL) != (cases[i].setting == NULL) ||
                 (setting && strcmp(setting, cases[i].setting) != 0)) {
                 fail_msg("%s: about %s", cases[i].body, setting ? setting : "nothing");
             }
-            assert_string_equal(s.fake.asked, ""); /* nothing was put into force */
+            assert_string_equal(asked(&s), ""); /* nothing was put into force */
         }
         json_decref(o);
     }
     assert_int_equal(post(&s, &answer, json_type, "{\"drop_cold_experts\":0.00001}"), 200);
-    assert_true(s.fake.settings.drop_cold_experts == 0.00001);
+    assert_true(in_force(&s).drop_cold_experts == 0.00001);
     assert_int_equal(post(&s, &answer, json_type, "{\"drop_cold_experts\":0.3}"), 200);
-    assert_true(s.fake.settings.drop_cold_experts == 0.3);
+    assert_true(in_force(&s).drop_cold_experts == 0.3);
 
     /* What fails in the middle: what came before stays, and is told. */
-    s.fake.asked[0] = '\0';
-    s.fake.refuses = "drop_cold_experts";
+    forget(&s, "drop_cold_experts");
     assert_int_equal(post(&s, &answer, json_type, "{\"lookahead\":true,\"drop_cold_experts\":0.5,\"cache\":\"1GiB\"}"),
                      409);
     o = object_of(&answer);
@@ -438,8 +441,8 @@ static void test_settings(void **state) {
     assert_int_equal(json_array_size(member(o, "changed")), 1);
     assert_string_equal(json_string_value(json_array_get(member(o, "changed"), 0)), "cache");
     json_decref(o);
-    assert_string_equal(s.fake.asked, "cache ");
-    s.fake.refuses = NULL;
+    assert_string_equal(asked(&s), "cache ");
+    forget(&s, NULL);
 
     /* The largest body, and one that arrives in pieces. */
     static char body[4097];

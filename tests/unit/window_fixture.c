@@ -136,6 +136,36 @@ void end(struct service *s) {
     pthread_mutex_destroy(&s->fake.lock);
 }
 
+void hold_fake(struct service *s) {
+    pthread_mutex_lock(&s->fake.lock);
+}
+
+void let_fake(struct service *s) {
+    pthread_mutex_unlock(&s->fake.lock);
+}
+
+const char *asked(struct service *s) {
+    static char copy[sizeof s->fake.asked];
+    hold_fake(s);
+    memcpy(copy, s->fake.asked, sizeof copy);
+    let_fake(s);
+    return copy;
+}
+
+void forget(struct service *s, const char *refuses) {
+    hold_fake(s);
+    s->fake.asked[0] = '\0';
+    s->fake.refuses = refuses;
+    let_fake(s);
+}
+
+struct sluice_settings in_force(struct service *s) {
+    hold_fake(s);
+    const struct sluice_settings copy = s->fake.settings;
+    let_fake(s);
+    return copy;
+}
+
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 int dial(const struct service *s) {

@@ -44,6 +44,18 @@ void begin_with(struct service *s, const struct window_params *p);
 void begin(struct service *s);
 void end(struct service *s);
 
+/* The window's thread looks at `fake` too: in between, what is shown may be changed. */
+void hold_fake(struct service *s);
+void let_fake(struct service *s);
+
+/* The names of the settings that were put into force; valid until the next call. Forget them; this one fails (NULL:
+ * none). */
+const char *asked(struct service *s);
+void forget(struct service *s, const char *refuses);
+
+/* The settings in force. */
+struct sluice_settings in_force(struct service *s);
+
 enum { ANSWER = 4 << 20 };
 
 /* What came back. */
