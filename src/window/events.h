@@ -3,6 +3,7 @@
 #define SLUICE_WINDOW_EVENTS_H
 
 #include <microhttpd.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

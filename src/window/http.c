@@ -41,6 +41,7 @@ enum {
     HTTP_MEMORY = 32 << 10, /* bytes of memory for a connection's headers and buffers */
     HTTP_KERNEL = 64 << 10, /* bytes that the kernel keeps of an answer */
     HTTP_BACKLOG = 16,      /* connections that wait to be accepted */
+    HTTP_TOO_LARGE = 413,   /* libmicrohttpd calls it this way and that */
 };
 
 /* The body of a POST as it arrives. */
@@ -184,7 +185,7 @@ static enum MHD_Result http_post(struct window *w, struct MHD_Connection *c, voi
     }
     /* libmicrohttpd has made sure that it is a number. */
     if (strlen(length) > 15 || strtoull(length, NULL, 10) > WINDOW_BODY_MAX) {
-        return http_refuse(w, c, MHD_HTTP_PAYLOAD_TOO_LARGE, "at most 4096 bytes");
+        return http_refuse(w, c, HTTP_TOO_LARGE, "at most 4096 bytes");
     }
     struct http_body *b = calloc(1, sizeof *b);
     if (b) {

@@ -164,7 +164,7 @@ char *metrics_text(struct window *w, size_t *n) {
     w->source.numbers(w->source.ud, x, true);
     family(out, "sluice_info", "gauge", "What runs: always 1.");
     fputs("sluice_info{version=", out);
-    quoted(out, sluice_version());
+    quoted(out, SLUICE_VERSION);
     fputs(",program=", out);
     quoted(out, x->program);
     fputs(",model=", out);

@@ -97,6 +97,9 @@ static double rates_steps(const struct rates *r, int phase) {
         }
         /* Before the first step of this turn ended there is no end to count from: then its own length is the time. */
         const bool running = from->ended >= r->since[phase] && from->ended > 0;
+        if (!running && rate >= 0) {
+            break;
+        }
         const double dt = running ? to->ended - from->ended : to->wall_s - from->wall_s;
         rate = dt > 0 ? (double)(to->tokens - from->tokens) / dt : rate;
         if (now->t - s->t >= RATES_BACK && to->steps - from->steps >= 2) {

@@ -176,7 +176,7 @@ json_t *stats_json(struct window *w) {
     return json_pack(
         "{s:i,s:s,s:o,s:I,s:f,s:f,s:o,s:o,s:b,s:o,s:o,s:s,s:o,s:o,s:o,s:{s:I,s:I,s:I,s:I},s:{s:I,s:I,s:I,s:I,s:I},"
         "s:o,s:o,s:{s:o,s:f,s:f,s:s,s:I,s:b},s:o,s:o,s:{s:I,s:I}}",
-        "api", 1, "version", sluice_version(), "program", text_json(x->program), "pid", (json_int_t)getpid(),
+        "api", 1, "version", SLUICE_VERSION, "program", text_json(x->program), "pid", (json_int_t)getpid(),
         "time_seconds", (double)real.tv_sec + 1e-9 * (double)real.tv_nsec, "uptime_seconds", t - w->started, //
         "model", model_json(x), "mode", text_json(x->mode), "lossy", (int)x->lossy, "warning", text_json(x->warning),
         "error", text_json(x->error), "phase", r.phase < 0 ? "idle" : phase[r.phase], "now", now_json(&r), //

@@ -245,7 +245,7 @@ static void test_start(void **state) {
 
 static void *post_slowly(void *arg) {
     struct service *s = arg;
-    post(s, &other, json_type, "{\"lookahead\":true}");
+    post(s, &other, as_json, "{\"lookahead\":true}");
     return NULL;
 }
 

@@ -50,7 +50,7 @@ static void test_stats(void **state) {
     assert_null(memchr(answer.body, '\n', answer.n));
     json_t *o = object_of(&answer);
     assert_true(number(o, "api") == 1 && number(o, "pid") == getpid());
-    assert_string_equal(json_string_value(member(o, "version")), sluice_version());
+    assert_string_equal(json_string_value(member(o, "version")), SLUICE_VERSION);
     assert_string_equal(json_string_value(member(o, "model.name")), "a \"b\\c\n?.gguf");
     assert_true(number(o, "model.experts") == 8 && number(o, "model.experts_used") == 2);
     assert_true(number(o, "generation.tokens") == 10 && number(o, "generation.tokens_done") == 10);
@@ -335,7 +335,7 @@ static void test_settings(void **state) {
     struct service s;
     begin(&s);
     assert_int_equal(
-        post(&s, &answer, json_type,
+        post(&s, &answer, as_json,
              "{\"lookahead\": false, \"drop_renorm\": true, \"drop_cold_experts\": 0.125, \"cache\": 3000}"),
         200);
     json_t *o = object_of(&answer);
@@ -356,55 +356,55 @@ static void test_settings(void **state) {
         int status;
         const char *type, *body, *setting; /* setting: which is named; NULL: none */
     } cases[] = {
-        {200, json_type, "{\"cache\":\"auto\"}", NULL},
-        {200, json_type, "{\"cache\":\"off\",\"drop_cold_experts\":0}", NULL},
-        {200, json_type, "{\"cache\":\"1.5GiB\"}", NULL},
-        {200, json_type, "{\"drop_cold_experts\":\"0.5\"}", NULL},
-        {200, json_type, "{\"drop_cold_experts\":1}", NULL},
-        {200, json_type, "{\"drop_cold_experts\":1.0}", NULL},
-        {200, json_type, "{\"drop_cold_experts\":0.00001}", NULL},
-        {200, json_type, "{\"lookahead\":\"1\",\"drop_renorm\":\"off\"}", NULL},
-        {200, json_type, " {\"lookahead\" : \"false\" } ", NULL},
-        {200, form_type, "cache=2000MiB&drop_cold_experts=0.25&drop_renorm=on&lookahead=0", NULL},
-        {200, form_type, "cache=%32000&lookahead=true", NULL},
-        {200, form_type, "lookahead=1&", NULL},
-        {400, json_type, "", NULL},
-        {400, json_type, "{", NULL},
-        {400, json_type, "[]", NULL},
-        {400, json_type, "null", NULL},
-        {400, json_type, "{}", NULL},
-        {400, json_type, "{\"lookahead\":true}x", NULL},
-        {400, json_type, "{\"lookahead\":true,\"lookahead\":true}", NULL},
-        {400, json_type, "{\"lookahead\":null}", NULL},
-        {400, json_type, "{\"lookahead\":[1]}", NULL},
-        {400, json_type, "{\"lookahead\":2}", "lookahead"},
-        {400, json_type, "{\"drop_cold_experts\":1.5}", "drop_cold_experts"},
-        {400, json_type, "{\"drop_cold_experts\":-0.5}", NULL},
-        {400, json_type, "{\"drop_cold_experts\":true}", "drop_cold_experts"},
-        {400, json_type, "{\"drop_cold_experts\":\"nan\"}", "drop_cold_experts"},
-        {400, json_type, "{\"drop_cold_experts\":1e300}", NULL},
-        {400, json_type, "{\"cache\":\"12x\"}", "cache"},
-        {400, json_type, "{\"cache\":-1}", "cache"},
-        {400, json_type, "{\"cache\":\"\"}", "cache"},
-        {400, json_type, "{\"cache\":\"1\\u0000\"}", NULL},
-        {400, json_type, "{\"cache\":\"1111111111111111111111111111111111111111111111111111111111111111111111\"}",
+        {200, as_json, "{\"cache\":\"auto\"}", NULL},
+        {200, as_json, "{\"cache\":\"off\",\"drop_cold_experts\":0}", NULL},
+        {200, as_json, "{\"cache\":\"1.5GiB\"}", NULL},
+        {200, as_json, "{\"drop_cold_experts\":\"0.5\"}", NULL},
+        {200, as_json, "{\"drop_cold_experts\":1}", NULL},
+        {200, as_json, "{\"drop_cold_experts\":1.0}", NULL},
+        {200, as_json, "{\"drop_cold_experts\":0.00001}", NULL},
+        {200, as_json, "{\"lookahead\":\"1\",\"drop_renorm\":\"off\"}", NULL},
+        {200, as_json, " {\"lookahead\" : \"false\" } ", NULL},
+        {200, as_form, "cache=2000MiB&drop_cold_experts=0.25&drop_renorm=on&lookahead=0", NULL},
+        {200, as_form, "cache=%32000&lookahead=true", NULL},
+        {200, as_form, "lookahead=1&", NULL},
+        {400, as_json, "", NULL},
+        {400, as_json, "{", NULL},
+        {400, as_json, "[]", NULL},
+        {400, as_json, "null", NULL},
+        {400, as_json, "{}", NULL},
+        {400, as_json, "{\"lookahead\":true}x", NULL},
+        {400, as_json, "{\"lookahead\":true,\"lookahead\":true}", NULL},
+        {400, as_json, "{\"lookahead\":null}", NULL},
+        {400, as_json, "{\"lookahead\":[1]}", NULL},
+        {400, as_json, "{\"lookahead\":2}", "lookahead"},
+        {400, as_json, "{\"drop_cold_experts\":1.5}", "drop_cold_experts"},
+        {400, as_json, "{\"drop_cold_experts\":-0.5}", NULL},
+        {400, as_json, "{\"drop_cold_experts\":true}", "drop_cold_experts"},
+        {400, as_json, "{\"drop_cold_experts\":\"nan\"}", "drop_cold_experts"},
+        {400, as_json, "{\"drop_cold_experts\":1e300}", NULL},
+        {400, as_json, "{\"cache\":\"12x\"}", "cache"},
+        {400, as_json, "{\"cache\":-1}", "cache"},
+        {400, as_json, "{\"cache\":\"\"}", "cache"},
+        {400, as_json, "{\"cache\":\"1\\u0000\"}", NULL},
+        {400, as_json, "{\"cache\":\"1111111111111111111111111111111111111111111111111111111111111111111111\"}",
          "cache"},
-        {400, json_type, "{\"cashe\":\"auto\"}", NULL},
-        {400, json_type, "{\"quiet\":true}", NULL},
-        {400, json_type, "{\"window\":\"off\"}", NULL},
-        {400, form_type, "lookahead", NULL},
-        {400, form_type, "lookahead=1&lookahead=1", "lookahead"},
-        {400, form_type, "lookahead=%3", NULL},
-        {400, form_type, "lookahead=%zz", NULL},
-        {400, form_type, "lookahead=1%00", NULL},
-        {400, form_type, "lookahead=2", "lookahead"},
-        {400, form_type, "=1", NULL},
-        {400, form_type, "", NULL},
-        {400, form_type, "cache=+1", "cache"},
-        {409, json_type, "{\"n_expert_used\":4}", "n_expert_used"},
-        {409, json_type, "{\"io\":\"uring\"}", "io"},
-        {409, form_type, "cold_model=/etc/passwd", "cold_model"},
-        {409, json_type, "{\"cache\":\"off\",\"drop_cold_experts\":0.5}", "drop_cold_experts"},
+        {400, as_json, "{\"cashe\":\"auto\"}", NULL},
+        {400, as_json, "{\"quiet\":true}", NULL},
+        {400, as_json, "{\"window\":\"off\"}", NULL},
+        {400, as_form, "lookahead", NULL},
+        {400, as_form, "lookahead=1&lookahead=1", "lookahead"},
+        {400, as_form, "lookahead=%3", NULL},
+        {400, as_form, "lookahead=%zz", NULL},
+        {400, as_form, "lookahead=1%00", NULL},
+        {400, as_form, "lookahead=2", "lookahead"},
+        {400, as_form, "=1", NULL},
+        {400, as_form, "", NULL},
+        {400, as_form, "cache=+1", "cache"},
+        {409, as_json, "{\"n_expert_used\":4}", "n_expert_used"},
+        {409, as_json, "{\"io\":\"uring\"}", "io"},
+        {409, as_form, "cold_model=/etc/passwd", "cold_model"},
+        {409, as_json, "{\"cache\":\"off\",\"drop_cold_experts\":0.5}", "drop_cold_experts"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         forget(&s, NULL);
@@ -426,14 +426,14 @@ static void test_settings(void **state) {
         }
         json_decref(o);
     }
-    assert_int_equal(post(&s, &answer, json_type, "{\"drop_cold_experts\":0.00001}"), 200);
+    assert_int_equal(post(&s, &answer, as_json, "{\"drop_cold_experts\":0.00001}"), 200);
     assert_true(in_force(&s).drop_cold_experts == 0.00001);
-    assert_int_equal(post(&s, &answer, json_type, "{\"drop_cold_experts\":0.3}"), 200);
+    assert_int_equal(post(&s, &answer, as_json, "{\"drop_cold_experts\":0.3}"), 200);
     assert_true(in_force(&s).drop_cold_experts == 0.3);
 
     /* What fails in the middle: what came before stays, and is told. */
     forget(&s, "drop_cold_experts");
-    assert_int_equal(post(&s, &answer, json_type, "{\"lookahead\":true,\"drop_cold_experts\":0.5,\"cache\":\"1GiB\"}"),
+    assert_int_equal(post(&s, &answer, as_json, "{\"lookahead\":true,\"drop_cold_experts\":0.5,\"cache\":\"1GiB\"}"),
                      409);
     o = object_of(&answer);
     assert_string_equal(json_string_value(member(o, "setting")), "drop_cold_experts");
@@ -448,7 +448,7 @@ static void test_settings(void **state) {
     static char body[4097];
     memset(body, ' ', 4096);
     memcpy(body, "{\"lookahead\":true}", 18);
-    assert_int_equal(post(&s, &answer, json_type, body), 200);
+    assert_int_equal(post(&s, &answer, as_json, body), 200);
     const int fd = dial(&s);
     char head[512];
     snprintf(head, sizeof head,
@@ -457,7 +457,7 @@ static void test_settings(void **state) {
              s.port);
     for (const char *p = head; *p; p += strlen(p) < 50 ? strlen(p) : 50) {
         char piece[51];
-        snprintf(piece, sizeof piece, "%s", p);
+        snprintf(piece, sizeof piece, "%.50s", p);
         say(fd, piece);
         usleep(2000);
     }

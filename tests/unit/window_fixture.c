@@ -254,7 +254,7 @@ int post(const struct service *s, struct answer *a, const char *type, const char
     return a->status;
 }
 
-const char json_type[] = "application/json", form_type[] = "application/x-www-form-urlencoded";
+const char as_json[] = "application/json", as_form[] = "application/x-www-form-urlencoded";
 
 /* The body as a JSON object. */
 json_t *object_of(const struct answer *a) {

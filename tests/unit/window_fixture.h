@@ -83,7 +83,7 @@ int get(const struct service *s, struct answer *a, const char *path);
 
 /* A POST to /settings with the token. The status. */
 int post(const struct service *s, struct answer *a, const char *type, const char *body);
-extern const char json_type[], form_type[];
+extern const char as_json[], as_form[];
 
 /* The body as a JSON object, owned. A member of one by a path with dots, not owned. The same, a number. */
 json_t *object_of(const struct answer *a);
