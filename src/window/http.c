@@ -44,11 +44,16 @@ enum {
     HTTP_TOO_LARGE = 413,   /* libmicrohttpd calls it this way and that */
 };
 
-/* The body of a POST as it arrives. */
-struct http_body {
-    size_t n;                   /* bytes so far */
-    bool form;                  /* it is a form, else JSON */
-    char data[WINDOW_BODY_MAX]; /* they */
+/* What there is to ask for. */
+enum http_path { HTTP_PAGE, HTTP_STATS, HTTP_EVENTS, HTTP_METRICS, HTTP_SETTINGS, HTTP_NOTHING };
+
+/* A request that is not refused by its head. */
+struct http_request {
+    enum http_path path; /* what is asked for; HTTP_SETTINGS: changed */
+    bool head;           /* without the body */
+    bool form;           /* of HTTP_SETTINGS: the body is a form, else JSON */
+    size_t n;            /* of HTTP_SETTINGS: bytes of the body so far */
+    char body[];         /* of HTTP_SETTINGS: WINDOW_BODY_MAX bytes of room */
 };
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -109,9 +114,6 @@ static void http_expire(struct window *w, double t) {
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* What there is to ask for. */
-enum http_path { HTTP_PAGE, HTTP_STATS, HTTP_EVENTS, HTTP_METRICS, HTTP_SETTINGS, HTTP_NOTHING };
-
 static enum http_path http_path(const char *path) {
     static const char *const paths[] = {"/", "/stats", "/events", "/metrics", "/settings"};
     int i = 0;
@@ -136,14 +138,14 @@ static enum MHD_Result http_method(struct window *w, struct MHD_Connection *c, c
     return reply(w, c, MHD_HTTP_METHOD_NOT_ALLOWED, "application/json", text, n, MHD_HTTP_HEADER_ALLOW, allow);
 }
 
-static enum MHD_Result http_get(struct window *w, struct MHD_Connection *c, enum http_path path, const char *method) {
+static enum MHD_Result http_get(struct window *w, struct MHD_Connection *c, const struct http_request *r) {
     size_t n = 0;
     char *text;
-    switch (path) {
+    switch (r->path) {
     case HTTP_PAGE:
         return page_reply(w, c, http_header(c, MHD_HTTP_HEADER_HOST));
     case HTTP_EVENTS:
-        if (strcmp(method, MHD_HTTP_METHOD_HEAD) == 0) { /* a stream would wait for somebody to take it */
+        if (r->head) { /* a stream would wait for somebody to take it */
             return reply(w, c, MHD_HTTP_OK, "text/event-stream", strdup(""), 0, NULL, NULL);
         }
         return events_reply(w, c);
@@ -162,7 +164,17 @@ static bool http_type(const char *value, const char *type) {
     return value && strncasecmp(value, type, n) == 0 && (value[n] == '\0' || value[n] == ';' || value[n] == ' ');
 }
 
-/* The head of a POST to /settings. With *state set, its body is wanted; else it was answered. */
+/* The head is in order: what is left of the request is wanted, and then http_handle answers it. */
+static enum MHD_Result http_go_on(void **state, enum http_path path, bool head, bool form) {
+    struct http_request *r = malloc(sizeof *r + (path == HTTP_SETTINGS ? WINDOW_BODY_MAX : 0));
+    if (r) {
+        *r = (struct http_request){.path = path, .head = head, .form = form};
+    }
+    *state = r;
+    return r ? MHD_YES : MHD_NO; /* no memory: the connection is closed */
+}
+
+/* The head of a POST to /settings. Refuse it, or go on. */
 static enum MHD_Result http_post(struct window *w, struct MHD_Connection *c, void **state) {
     const char *type = http_header(c, MHD_HTTP_HEADER_CONTENT_TYPE);
     const char *length = http_header(c, MHD_HTTP_HEADER_CONTENT_LENGTH);
@@ -187,15 +199,13 @@ static enum MHD_Result http_post(struct window *w, struct MHD_Connection *c, voi
     if (strlen(length) > 15 || strtoull(length, NULL, 10) > WINDOW_BODY_MAX) {
         return http_refuse(w, c, HTTP_TOO_LARGE, "at most 4096 bytes");
     }
-    struct http_body *b = calloc(1, sizeof *b);
-    if (b) {
-        b->form = form;
-    }
-    *state = b;
-    return b ? MHD_YES : MHD_NO;
+    return http_go_on(state, HTTP_SETTINGS, false, form);
 }
 
-/* A request's head: answer it, or (POST) have its body read. */
+/*
+ * A request's head: refuse it, or go on. A refusal closes the connection: libmicrohttpd does so with answers that come
+ * before the end of a request.
+ */
 static enum MHD_Result http_head(struct window *w, struct MHD_Connection *c, const char *url, const char *method,
                                  void **state) {
     const char *host = http_header(c, MHD_HTTP_HEADER_HOST);
@@ -224,7 +234,7 @@ static enum MHD_Result http_head(struct window *w, struct MHD_Connection *c, con
     if ((length && strcmp(length, "0") != 0) || http_header(c, MHD_HTTP_HEADER_TRANSFER_ENCODING)) {
         return MHD_NO; /* a body that nobody reads: nothing sends one, and it must not wait here */
     }
-    return http_get(w, c, path, method);
+    return http_go_on(state, path, strcmp(method, MHD_HTTP_METHOD_HEAD) == 0, false);
 }
 
 /* libmicrohttpd's handler: once with the head, then with pieces of the body, then at its end. */
@@ -232,20 +242,20 @@ static enum MHD_Result http_handle(void *cls, struct MHD_Connection *c, const ch
                                    const char *version, const char *data, size_t *n, void **state) {
     (void)version;
     struct window *w = cls;
-    struct http_body *b = *state;
-    if (!b) {
+    struct http_request *r = *state;
+    if (!r) {
         return http_head(w, c, url, method, state);
     }
     if (*n) {
-        if (*n > sizeof b->data - b->n) {
+        if (r->path != HTTP_SETTINGS || *n > WINDOW_BODY_MAX - r->n) {
             return MHD_NO; /* more than it said */
         }
-        memcpy(b->data + b->n, data, *n);
-        b->n += *n;
+        memcpy(r->body + r->n, data, *n);
+        r->n += *n;
         *n = 0;
         return MHD_YES;
     }
-    return settings_post(w, c, b->data, b->n, b->form);
+    return r->path == HTTP_SETTINGS ? settings_post(w, c, r->body, r->n, r->form) : http_get(w, c, r);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */

@@ -130,7 +130,7 @@ void rates_get(const struct rates *r, double t, struct rates_now *out) {
         if (out->active[i]) {
             const double steps = rates_steps(r, i);
             const double done = i == SLUICE_PHASE_PROMPT ? rates_done(r) : -1;
-            out->tokens_per_s[i] = done >= 0 ? done : steps;
+            out->tokens_per_s[i] = steps >= 0 ? steps : done;
             out->phase = out->phase < 0 || r->moved[i] >= r->moved[out->phase] ? i : out->phase;
         }
     }
