@@ -5,7 +5,7 @@
  * second are the steps that ended, divided by the time from the end of one to the end of another, which is exact
  * although samples are taken at other moments, and is what the user waits for (sampling included, which a step of a
  * stock program does not see). A prompt is one step of minutes: its tokens are counted by the blocks, as they pass
- * through the layers.
+ * through the layers, until it has ended and its own time is known.
  *
  * The counters of blocks go by one token or several; steps know better (several slots of a server generate in one
  * batch). So a prompt's tokens are those of all blocks without those of generation's steps, and blocks of several
