@@ -6,18 +6,20 @@
  * It waits on libmicrohttpd's epoll descriptor, so that however many descriptors the host program has, ours work
  * (select would fail above 1024), and on an eventfd, so that the process does not wait for it at its end.
  *
- * What it costs the model: a copy of the counters twice a second, under locks that are held for less than a microsecond
- * per layer; with a page open some hundred microseconds of work beside (JSON, the map), on whichever processor is free.
+ * What it costs the model: a copy of the counters twice a second, and with a page open one of the states of a layer's
+ * experts at a time, under locks that are held no longer; the rest (JSON, base64) needs none.
  *
  * Bounds: WINDOW_CONNS connections, WINDOW_READERS of which read /events; 32 KiB of memory for each and 64 KiB in the
  * kernel for what it does not take; bodies of WINDOW_BODY_MAX; half a minute for a request from its first byte to its
  * answer's last, however slowly the bytes come. Only GET, HEAD and POST.
  *
- * A changed setting is put into force by this thread too: it may wait for blocks that are being computed, a prompt's
- * take a second or so. The page stands still meanwhile; the model does not.
+ * A changed setting is put into force by this thread too: it may wait for the block that is being computed, and one of a
+ * long prompt takes its time. The page stands still meanwhile; the model does not.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -326,6 +328,30 @@ static int http_listen(struct window *w, struct sluice_error *err) {
     return fd;
 }
 
+/* The address to print: where it listens on all, one that other machines reach, if there is one. */
+static void http_print(struct window *w) {
+    const struct plan_address *a = &w->guard.address;
+    char host[INET6_ADDRSTRLEN];
+    struct ifaddrs *all = NULL;
+    bool v6 = a->v6;
+    snprintf(host, sizeof host, "%s", a->host);
+    if (a->any && getifaddrs(&all) == 0) {
+        const struct ifaddrs *i = all;
+        while (i && !(i->ifa_addr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_UP) &&
+                      !(i->ifa_flags & IFF_LOOPBACK))) {
+            i = i->ifa_next;
+        }
+        struct sockaddr_in v4;
+        if (i) {
+            memcpy(&v4, i->ifa_addr, sizeof v4);
+            v6 = !inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host) && v6;
+        }
+        freeifaddrs(all);
+    }
+    snprintf(w->url, sizeof w->url, "http://%s%s%s:%u/#token=%s", v6 ? "[" : "", host, v6 ? "]" : "", (unsigned)a->port,
+             w->guard.token);
+}
+
 /* "http://HOST:PORT" with nothing else in it. */
 static bool http_chat(const char *url, struct window_chat *chat) {
     static const char scheme[] = "http://";
@@ -414,9 +440,7 @@ int window_start(struct window **out, const struct window_params *p, const struc
         }
     }
     if (rc == SLUICE_OK) {
-        const struct plan_address *a = &w->guard.address;
-        snprintf(w->url, sizeof w->url, "http://%s%s%s:%u/#token=%s", a->v6 ? "[" : "", a->host, a->v6 ? "]" : "",
-                 (unsigned)a->port, w->guard.token);
+        http_print(w);
         /* Signals are the host program's affair. */
         sigset_t all, before;
         sigfillset(&all);

@@ -282,6 +282,16 @@ if start "${text[@]}" --window 0; then
     [ "$changes" -gt 0 ] || fail "the cache was never changed"
 fi
 
+# ---- a run that lost something is not called lossless, whatever its settings are when it ends
+if start "$sluice" run -m "$demo" -t 2 -p "Hello there" -n -1 --ignore-eos -c 131072 --temp 0 --cache 3MiB --json --window 0; then
+    post 200 "a threshold for a while" '{"drop_cold_experts":1}'
+    becomes "  experts are dropped" '"generation":\{.*"dropped":\{"examined":[1-9][0-9]*,"dropped":[1-9]'
+    post 200 "  and none any more" '{"drop_cold_experts":0}'
+    stop INT
+    expect "  the run was not lossless" running.txt '"lossless": false'
+    expect "  though the settings are now" running.txt '"mode": "[^"]*, lossless"'
+fi
+
 # ---- from other machines, if that is wanted
 if start "${forever[@]}" --window 0.0.0.0:0 --allow-remote; then
     url=http://127.0.0.1:$port

@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "plan/address.h"
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static void test_page(void **state) {
@@ -105,6 +107,12 @@ static void test_chat(void **state) {
     assert_int_equal(get(&s, &answer, "/stats"), 200);
     o = object_of(&answer);
     assert_true(json_is_null(member(o, "chat.url")));
+    /* What is printed is an address that one can open. */
+    char printed[128];
+    struct plan_address a;
+    assert_int_equal(sscanf(window_url(s.window), "http://%127[^/]/#token=", printed), 1);
+    assert_true(plan_address_parse(printed, &a));
+    assert_int_equal(a.port, s.port);
     json_decref(o);
     end(&s);
 }
