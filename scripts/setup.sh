@@ -5,7 +5,7 @@
 # clients are fetched as well (scripts/npm-package.sh).
 set -euo pipefail
 
-build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev liburing-dev libncurses-dev libxxhash-dev)
+build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev libmicrohttpd-dev liburing-dev libncurses-dev libxxhash-dev)
 test=(libcmocka-dev curl clang-format util-linux procps)
 
 case ${1:-} in

@@ -10,33 +10,10 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/args.h"
-
-bool cli_address_split(const char *text, char host[CLI_HOST_MAX], uint16_t *port) {
-    const char *colon = strrchr(text, ':');
-    if (!colon || !colon[1] || strlen(colon + 1) > 5 || colon[1 + strspn(colon + 1, "0123456789")]) {
-        return false;
-    }
-    const long number = strtol(colon + 1, NULL, 10);
-    size_t n = (size_t)(colon - text);
-    if (n >= 2 && text[0] == '[' && text[n - 1] == ']') {
-        text++;
-        n -= 2;
-    } else if (memchr(text, ':', n) || memchr(text, '[', n) || memchr(text, ']', n)) {
-        return false;
-    }
-    if (n == 0 || n >= CLI_HOST_MAX || number > 65535) {
-        return false;
-    }
-    memcpy(host, text, n);
-    host[n] = '\0';
-    *port = (uint16_t)number;
-    return true;
-}
 
 /* The port inside a socket address. NULL: it has none. */
 static in_port_t *port_of(struct sockaddr_storage *at) {
@@ -123,9 +100,9 @@ int cli_address_take(struct cli_address *a, const char *host, uint16_t port, con
     if (bound) {
         return bound;
     }
-    const bool all = any_address(&a->at);
-    a->loopback = !all && is_loopback(&a->at);
-    const char *name = !all ? a->host : a->at.ss_family == AF_INET ? "127.0.0.1" : "::1";
+    a->any = any_address(&a->at);
+    a->loopback = !a->any && is_loopback(&a->at);
+    const char *name = !a->any ? a->host : a->at.ss_family == AF_INET ? "127.0.0.1" : "::1";
     const bool brackets = strchr(name, ':') != NULL;
     snprintf(a->url, sizeof a->url, "http://%s%s%s:%d", brackets ? "[" : "", name, brackets ? "]" : "", a->port);
     return 0;

@@ -17,11 +17,9 @@ struct cli_address {
     struct sockaddr_storage at;  /* where to connect from this machine */
     socklen_t n_at;              /* bytes of it */
     uint16_t port;               /* in host byte order */
+    bool any;                    /* it stands for all addresses of this machine */
     bool loopback;               /* no other machine can reach it */
 };
-
-/* "ADDR:PORT" or "[ADDR]:PORT" taken apart. False: it is neither. */
-bool cli_address_split(const char *text, char host[CLI_HOST_MAX], uint16_t *port);
 
 /*
  * Find the address and see that nobody listens there now, port 0 becoming a free one. `option` and `port_option` are

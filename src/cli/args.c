@@ -128,6 +128,11 @@ static int bad_value(const struct cli_command *cmd, const struct cli_option *o, 
                     o->max);
 }
 
+/* Is the argument after an option whose value may be left out its value? */
+static bool begins_value(const char *arg) {
+    return (arg[0] >= '0' && arg[0] <= '9') || arg[0] == '[';
+}
+
 /* One option at argv[*at]; steps over its value. */
 static int parse_option(const struct cli_command *cmd, int argc, char **argv, int *at, struct cli_config *c) {
     const char *arg = argv[*at], *value = NULL;
@@ -143,6 +148,8 @@ static int parse_option(const struct cli_command *cmd, int argc, char **argv, in
         }
     } else if (equals) {
         value = equals + 1;
+    } else if (o->optional && (*at + 1 == argc || !begins_value(argv[*at + 1]))) {
+        value = o->optional;
     } else if (*at + 1 < argc) {
         value = argv[++*at];
     } else {

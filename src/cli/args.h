@@ -63,7 +63,6 @@ struct cli_eval {
 struct cli_serve {
     const char *host;   /* --host, where llama-server listens */
     const char *server; /* --server, the program */
-    const char *window; /* --window ADDR:PORT */
     int64_t port;       /* --port; 0: a free one */
     int64_t parallel;   /* --parallel, requests at once */
     bool no_window;     /* --no-window */
@@ -117,12 +116,14 @@ struct cli_config {
  * rows, so that an option cannot exist without its help.
  */
 struct cli_option {
-    const char *name;    /* "--threads" */
-    const char *also;    /* another name for the same, "--ctx"; NULL: none */
-    char letter;         /* 't' for -t; 0: none */
-    const char *metavar; /* "N"; NULL: takes no value */
-    const char *help;    /* may contain newlines */
-    const char *expect;  /* what a good value is, after "must be"; NULL: min..max */
+    const char *name;     /* "--threads" */
+    const char *also;     /* another name for the same, "--ctx"; NULL: none */
+    char letter;          /* 't' for -t; 0: none */
+    const char *metavar;  /* "N"; NULL: takes no value */
+    const char *optional; /* its value when none is given; NULL: one must be. The next argument is one only if it begins
+                             with a digit or '[' */
+    const char *help;     /* may contain newlines */
+    const char *expect;   /* what a good value is, after "must be"; NULL: min..max */
     bool (*set)(const struct cli_option *o, const char *value, struct cli_config *c);
     size_t offset;       /* of the field in cli_config that the generic setters fill */
     double min, max;     /* range of a number */

@@ -29,8 +29,11 @@ static const struct cli_option exec_options[] = {
     {0},
 };
 
-static const struct cli_group groups[] = {
-    {"Expert cache", cli_cache_options}, {"Lossy", cli_lossy_options}, {"Output", exec_options}, {NULL, NULL}};
+static const struct cli_group groups[] = {{"Expert cache", cli_cache_options},
+                                          {"Lossy", cli_lossy_options},
+                                          {"Window", cli_window_options},
+                                          {"Output", exec_options},
+                                          {NULL, NULL}};
 
 static const struct cli_command command = {
     .name = "sluice exec",

@@ -24,6 +24,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "plan/address.h"
 
 /* For the server's end, seconds. In the middle of a long prompt it needs longer, and is killed. */
 static const double GRACE_S = 10;
@@ -58,17 +59,10 @@ static const struct cli_option server_options[] = {
      .help = "the llama-server to start, of the llama.cpp release that this sluice was\n"
              "built for ($SLUICE_LLAMA_SERVER, beside sluice, the one that `make server`\n"
              "built, in $PATH)"},
-    {.name = "--window",
-     .metavar = "ADDR:PORT",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "an address and a port such as " SERVE_WINDOW_DEFAULT,
-     .offset = offsetof(struct cli_config, serve.window),
-     .help = "where the window shows what streams ($SLUICE_WINDOW, " SERVE_WINDOW_DEFAULT ")"},
     {.name = "--no-window",
      .set = cli_set_true,
      .offset = offsetof(struct cli_config, serve.no_window),
-     .help = "no window"},
+     .help = "no window, which is otherwise there (at 127.0.0.1:8090)"},
     {.name = "--verbose",
      .letter = 'v',
      .set = cli_set_true,
@@ -78,11 +72,8 @@ static const struct cli_option server_options[] = {
 };
 
 static const struct cli_group groups[] = {
-    {"Server", server_options},
-    {"Model", cli_model_options},
-    {"Expert cache", cli_cache_options},
-    {"Lossy", cli_lossy_options},
-    {NULL, NULL},
+    {"Server", server_options},   {"Model", cli_model_options},   {"Expert cache", cli_cache_options},
+    {"Lossy", cli_lossy_options}, {"Window", cli_window_options}, {NULL, NULL},
 };
 
 static const struct cli_command command = {
@@ -151,38 +142,41 @@ static bool has_key(const struct cli_config *c) {
     return found;
 }
 
+/* The window is there unless it is not wanted: what the command line says of it becomes a setting like any other. */
+static int settle_window(struct cli_config *c) {
+    bool given = false;
+    for (size_t i = 0; i < c->n_settings; i++) {
+        given = given || strcmp(c->settings[i].name, "window") == 0;
+    }
+    if (given && c->serve.no_window) {
+        return cli_fail(CLI_EXIT_USAGE, c->command, "--window and --no-window contradict each other");
+    }
+    if (given || c->resident || (!c->serve.no_window && getenv("SLUICE_WINDOW"))) {
+        return 0; /* with --resident nothing streams: cli_session_prepare refuses --window */
+    }
+    const struct cli_option row = {.setting = "window", .fixed = c->serve.no_window ? "off" : "127.0.0.1:8090"};
+    return cli_set_setting(&row, NULL, c) ? 0 : cli_fail(CLI_EXIT_FAILED, c->command, "too many settings");
+}
+
 /* Both addresses are there to be had? */
 static int take_addresses(struct serve *v) {
     const struct cli_config *c = v->config;
+    const char *wanted = v->session.settings.window;
     struct cli_address window;
-    char host[CLI_HOST_MAX];
-    uint16_t port = 0;
-    v->window_wanted = !c->resident && !c->serve.no_window;
-    if (c->serve.window && (c->resident || c->serve.no_window)) {
-        return cli_fail(CLI_EXIT_USAGE, c->command, "--window and %s contradict each other",
-                        c->resident ? "--resident" : "--no-window");
-    }
+    struct plan_address where;
     int rc = cli_address_take(&v->api, c->serve.host, (uint16_t)c->serve.port, c->command, "--host", "--port");
     if (rc == 0 && !v->api.loopback && !has_key(c)) {
         cli_fail(0, c->command, "other machines can reach %s, and llama-server asks nobody for a key: -- --api-key KEY",
                  c->serve.host);
     }
-    if (rc || !v->window_wanted) {
+    if (rc || c->resident || !plan_address_parse(wanted, &where) || where.port == 0) {
         return rc;
     }
-    const char *where = c->serve.window ? c->serve.window : getenv("SLUICE_WINDOW");
-    where = where ? where : SERVE_WINDOW_DEFAULT;
-    if (!cli_address_split(where, host, &port)) {
-        return c->serve.window
-                   ? cli_fail(CLI_EXIT_USAGE, c->command,
-                              "--window %s: must be an address and a port such as " SERVE_WINDOW_DEFAULT, where)
-                   : 0; /* the plug-in knows more ways to write the variable */
-    }
-    if (port && port == v->api.port) {
+    if (where.port == v->api.port) {
         return cli_fail(CLI_EXIT_USAGE, c->command,
-                        "llama-server and the window cannot both have port %d: see --port and --window", port);
+                        "llama-server and the window cannot both have port %d: see --port and --window", where.port);
     }
-    return port ? cli_address_take(&window, host, port, c->command, "--window", "--window (or --no-window)") : 0;
+    return cli_address_take(&window, where.host, where.port, c->command, "--window", "--window (or --no-window)");
 }
 
 /* Everything before the server is started. */
@@ -341,7 +335,8 @@ int cli_serve(int argc, char **argv) {
     v->http.fd = -1;
     v->child.line = on_line;
     v->child.user = v;
-    rc = prepare(v);
+    rc = settle_window(&config);
+    rc = rc ? rc : prepare(v);
     if (rc == 0) {
         cli_progress_start(&v->progress, false);
         v->begun_s = sluice_clock();

@@ -14,8 +14,6 @@
 #include "cli/session.h"
 #include "cli/supervise.h"
 
-#define SERVE_WINDOW_DEFAULT "127.0.0.1:8090"
-
 /* How far the start has come: each one is a question to the server. */
 enum serve_phase {
     SERVE_HEALTH, /* is the model loaded? */
@@ -26,7 +24,7 @@ enum serve_phase {
 
 /* One `sluice serve`. */
 struct serve {
-    const struct cli_config *config; /* the command line */
+    const struct cli_config *config; /* the command line, and what serve adds to its settings */
     struct cli_session session;      /* the checked model and the settings; never loaded in this process */
     struct cli_address api;          /* where llama-server listens */
     struct supervised child;         /* llama-server */
@@ -38,7 +36,6 @@ struct serve {
     double begun_s;                  /* clock time of the child's start */
     double next_s;                   /* clock time before which the server is not asked again */
     uint32_t n_ubatch;               /* prompt tokens per micro-batch; 0: llama-server's default */
-    bool window_wanted;              /* SLUICE_WINDOW is on */
     bool page;                       /* it has a chat page */
 };
 

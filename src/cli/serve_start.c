@@ -93,6 +93,7 @@ __attribute__((noreturn)) static void choose_and_exit(struct serve *v, int told,
     if (getppid() != parent) {
         _exit(CLI_EXIT_FAILED);
     }
+    v->session.settings.window[0] = '\0'; /* llama-server's process will have it */
     int rc = cli_session_load(&v->session);
     rc = rc ? rc : cli_session_start(&v->session, 0);
     cli_progress_clear(&v->session.progress);
@@ -146,18 +147,17 @@ int serve_choose_ubatch(struct serve *v) {
 
 int serve_environment(struct serve *v) {
     const struct cli_config *c = v->config;
+    char chat[64];
+    const char *url = v->api.url;
     if (c->resident) {
         return 0;
     }
-    int rc = cli_launch_streaming(c);
-    if (rc == 0 && !v->window_wanted) {
-        return cli_launch_set(c->command, "SLUICE_WINDOW", "off");
+    if (v->api.any) { /* the window then takes the name by which its reader calls this machine */
+        snprintf(chat, sizeof chat, "http://%s:%d", v->api.at.ss_family == AF_INET6 ? "[::]" : "0.0.0.0", v->api.port);
+        url = chat;
     }
-    rc = rc ? rc : cli_launch_set(c->command, "SLUICE_WINDOW_CHAT", v->api.url);
-    if (rc == 0 && (c->serve.window || !getenv("SLUICE_WINDOW"))) {
-        rc = cli_launch_set(c->command, "SLUICE_WINDOW", c->serve.window ? c->serve.window : SERVE_WINDOW_DEFAULT);
-    }
-    return rc;
+    const int rc = cli_launch_streaming(c);
+    return rc ? rc : cli_launch_set(c->command, "SLUICE_WINDOW_CHAT", url);
 }
 
 /* The command line of llama-server while it is put together. */

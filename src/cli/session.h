@@ -57,7 +57,8 @@ int cli_session_end_csv(struct cli_session *s);
 /* Free everything. */
 void cli_session_close(struct cli_session *s);
 
-/* Do the settings promise the resident run's output? Known after cli_session_prepare. */
+/* Do the settings promise the resident run's output, and was nothing given up so far? Known after cli_session_prepare.
+ */
 bool cli_session_lossless(const struct cli_session *s);
 
 /* Show mode and memory plan, once and if they are wanted. Happens by itself after the first batch of a prompt. */

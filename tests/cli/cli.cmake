@@ -43,7 +43,7 @@ endfunction()
 
 sluice_cli_test(make-model)
 set_tests_properties(cli-make-model PROPERTIES FIXTURES_SETUP cli-model)
-set(cli_tests pages bad-input damage run prompt-cache chat memory bench csv top replay eval lossy)
+set(cli_tests pages bad-input damage run prompt-cache chat memory bench csv top window replay eval lossy)
 if(NOT SLUICE_SANITIZE)
     # A library with a sanitizer in it cannot be preloaded into a program without.
     list(APPEND cli_tests exec mapping cold serve)
@@ -52,7 +52,7 @@ foreach(test IN LISTS cli_tests)
     sluice_cli_test(${test})
     set_tests_properties(cli-${test} PROPERTIES FIXTURES_REQUIRED cli-model)
 endforeach()
-foreach(test run prompt-cache chat memory bench csv top replay eval lossy cold exec serve)
+foreach(test run prompt-cache chat memory bench csv top window replay eval lossy cold exec serve)
     if(test IN_LIST cli_tests) # they compute with two threads
         set_tests_properties(cli-${test} PROPERTIES PROCESSORS 2)
     endif()

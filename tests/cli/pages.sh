@@ -23,7 +23,7 @@ done
 # Every option that the parser knows is on the page: it is made from the same table. The list:
 try "$sluice" run --help
 for option in -m -p -f -n -c -t --cache --cache-floor --memory --dense --cache-policy --force-cache --io --io-threads --no-direct-io --no-lookahead --n-expert-used \
-    --temp --top-k --top-p --min-p --seed --ubatch --resident --compare-resident --json --quiet --csv --no-publish --prompt-cache; do
+    --temp --top-k --top-p --min-p --seed --ubatch --resident --compare-resident --json --quiet --csv --no-publish --prompt-cache --window --allow-remote; do
     grep -qE -- "(^| )$option(,| |$)" out.txt || fail "sluice run --help does not know $option"
 done
 

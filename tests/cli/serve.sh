@@ -67,6 +67,11 @@ expect "  one line says where" out.txt '^api     http://127\.0\.0\.1:[0-9]+/v1$'
 expect "  the mode line" err.txt '^sluice: streaming 18 expert tensors .*cache 3 MiB.*lossless$'
 expect "  the memory plan" err.txt '^sluice: memory'
 if grep -qE '^[0-9.]+ I ' err.txt; then fail "llama-server's log is passed on"; else ok "  llama-server's log is not passed on"; fi
+window=$(sed -nE 's|^window +(http://127\.0\.0\.1:[0-9]+)/#token=.*$|\1|p' out.txt)
+works "  the window answers" curl -sf "$window/stats"
+expect "  and knows the model" out.txt '"name": *"demo\.gguf"'
+expect "  and where the chat is" out.txt '"url": *"'"$url"'"'
+if [ "$(grep -c 'window: ' err.txt)" -eq 0 ]; then ok "  its line comes once"; else fail "the window's line: $(cat err.txt)"; fi
 works "  /health answers" curl -sf "$url/health"
 works "  /v1/models answers" curl -sf "$url/v1/models"
 expect "  an option after -- arrived" out.txt '"fixture"'
@@ -120,11 +125,12 @@ refused 2 "--port 65536: must be 0..65535" "--port 65536" "${serve[@]}" -m "$mod
 refused 2 "--parallel 0: must be 1..256" "--parallel 0" "${serve[@]}" -m "$model" --parallel 0
 refused 2 "--host 192.0.2.1: not an address of this machine" "another machine's address" "${serve[@]}" -m "$model" --host 192.0.2.1
 refused 2 "--host no.such.host.invalid: " "a name that is none" "${serve[@]}" -m "$model" --host no.such.host.invalid
-for value in here 127.0.0.1 :80 127.0.0.1:x 127.0.0.1:65536 ::1:80 '[::1]'; do
-    refused 2 "--window $value: must be an address and a port" "--window $value" "${serve[@]}" -m "$model" --window "$value"
+for value in here 127.0.0.1 :80 127.0.0.1:x 127.0.0.1:65536 ::1:80 '[::1]' ''; do
+    refused 2 "--window $value: must be an address and a port" "--window=$value" "${serve[@]}" -m "$model" --window="$value"
 done
+refused 2 "--allow-remote" "a window for other machines" "$sluice" serve -m "$model" --port 0 --window 0.0.0.0:0
 refused 2 "cannot both have port" "one port for both" "$sluice" serve -m "$model" --port 18081 --window 127.0.0.1:18081
-refused 2 "--window and --resident contradict" "--window and --resident" "${serve[@]}" -m "$model" --resident
+refused 2 "--resident: nothing streams" "--window and --resident" "${serve[@]}" -m "$model" --resident
 refused 2 "--window and --no-window contradict" "--window and --no-window" "${serve[@]}" -m "$model" --no-window
 refused 2 "--n-expert-used 9" "more experts than there are" "${serve[@]}" -m "$model" --n-expert-used 9
 SLUICE_CACHE=12x refused 2 "SLUICE_CACHE" "a bad environment" "${serve[@]}" -m "$model"

@@ -30,35 +30,6 @@ double sluice_clock(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void test_split(void **state) {
-    char host[CLI_HOST_MAX];
-    uint16_t port;
-    (void)state;
-    assert_true(cli_address_split("127.0.0.1:8090", host, &port));
-    assert_string_equal(host, "127.0.0.1");
-    assert_int_equal(port, 8090);
-    assert_true(cli_address_split("[::1]:0", host, &port));
-    assert_string_equal(host, "::1");
-    assert_int_equal(port, 0);
-    assert_true(cli_address_split("some.host:65535", host, &port));
-    assert_int_equal(port, 65535);
-    static const char *const wrong[] = {"",        ":",       ":80",     "host",    "host:",      "host:65536",
-                                        "host:-1", "host:+1", "host: 1", "host:1x", "::1:80",     "[::1]",
-                                        "[::1:80", "::1]:80", "[]:80",   "a:b:80",  "host:000001"};
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        if (cli_address_split(wrong[i], host, &port)) {
-            fail_msg("'%s' was taken for '%s' and %d", wrong[i], host, port);
-        }
-    }
-    char longest[CLI_HOST_MAX + 8];
-    memset(longest, 'a', sizeof longest);
-    memcpy(longest + CLI_HOST_MAX - 1, ":1", 3);
-    assert_true(cli_address_split(longest, host, &port)); /* just fits */
-    memset(longest, 'a', CLI_HOST_MAX);
-    memcpy(longest + CLI_HOST_MAX, ":1", 3);
-    assert_false(cli_address_split(longest, host, &port));
-}
-
 static struct cli_address any_port(void) {
     struct cli_address a;
     assert_int_equal(cli_address_take(&a, "127.0.0.1", 0, "test", "--host", "--port"), 0);
@@ -71,6 +42,7 @@ static void test_take(void **state) {
     (void)state;
     assert_true(a.port > 0);
     assert_true(a.loopback);
+    assert_false(a.any);
     snprintf(url, sizeof url, "http://127.0.0.1:%d", a.port);
     assert_string_equal(a.url, url);
     const uint16_t port = a.port; /* it was let go: it can be had again */
@@ -78,6 +50,7 @@ static void test_take(void **state) {
     assert_int_equal(a.port, port);
     assert_int_equal(cli_address_take(&a, "0.0.0.0", 0, "test", "--host", "--port"), 0);
     assert_false(a.loopback);
+    assert_true(a.any);
     snprintf(url, sizeof url, "http://127.0.0.1:%d", a.port); /* where this machine reaches it */
     assert_string_equal(a.url, url);
     if (cli_address_take(&a, "::1", 0, "test", "--host", "--port") == 0) { /* not every machine has it */
@@ -295,8 +268,8 @@ static void test_asked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_split), cmocka_unit_test(test_take), cmocka_unit_test(test_http),
-        cmocka_unit_test(test_child), cmocka_unit_test(test_stop), cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_take), cmocka_unit_test(test_http),  cmocka_unit_test(test_child),
+        cmocka_unit_test(test_stop), cmocka_unit_test(test_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
