@@ -13,8 +13,8 @@
  * kernel for what it does not take; bodies of WINDOW_BODY_MAX; half a minute for a request from its first byte to its
  * answer's last, however slowly the bytes come. Only GET, HEAD and POST.
  *
- * A changed setting is put into force by this thread too: it may wait for the block that is being computed, and one of a
- * long prompt takes its time. The page stands still meanwhile; the model does not.
+ * A changed setting is put into force by this thread too: it may wait for the block that is being computed, and one of
+ * a long prompt takes its time. The page stands still meanwhile; the model does not.
  */
 #include <arpa/inet.h>
 #include <errno.h>
