@@ -47,7 +47,7 @@ ends() {
     wait "$pid"
     rc=$?
     if [ "$rc" -eq "$2" ]; then ok "$1: exit $rc"; else fail "$1: exit $rc, not $2: $(tail -c 300 err.txt)"; fi
-    if until_true gone "$child"; then ok "  no server is left"; else fail "$1: process $child is left"; fi
+    if until_true gone "$child"; then ok "  no server is left"; else fail "$1: process $child is left"; kill -KILL "$child"; fi
     pid=
     child=
 }
