@@ -2,7 +2,7 @@
 BUILD ?= build
 TESTS ?= build-tests
 
-.PHONY: help demo build test bench format check clean install
+.PHONY: help demo build server test bench format check clean install
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -14,6 +14,9 @@ build: ## build the command, the plug-in and the library
 	@scripts/setup.sh build
 	@cmake -S . -B $(BUILD) -G Ninja -DSLUICE_TESTS=OFF >/dev/null
 	@cmake --build $(BUILD)
+
+server: build ## the same, and llama.cpp's llama-server, which `sluice serve` starts
+	@cmake --build $(BUILD) --target server
 
 test: ## build and run every test: unit, gates, faults, stock programs, sanitizers
 	@scripts/setup.sh test

@@ -43,6 +43,9 @@ else()
     string(REGEX MATCH "version=([^\n]+)" _ "${llama_out}")
     set(SLUICE_LLAMA_VERSION ${CMAKE_MATCH_1})
     message(STATUS "llama.cpp ${SLUICE_LLAMA_VERSION}: ${SLUICE_LLAMA_BIN}")
+    # llama-server beside those libraries, which is where `sluice serve` looks. Only when asked for: minutes.
+    add_custom_target(server COMMAND ${CMAKE_COMMAND} -E env "SLUICE_LLAMA_SOURCE=${SLUICE_LLAMA_SOURCE}"
+        ${CMAKE_SOURCE_DIR}/scripts/llama.sh server ${SLUICE_LLAMA_KIND} USES_TERMINAL VERBATIM)
     target_link_directories(llama_ggml INTERFACE ${SLUICE_LLAMA_BIN})
     target_link_libraries(llama_ggml INTERFACE ggml ggml-base)
     target_link_libraries(llama_llama INTERFACE llama)

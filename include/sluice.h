@@ -38,7 +38,10 @@ extern "C" {
 #define SLUICE_API
 #endif
 
-enum { SLUICE_PATH_MAX = 4096 }; /* bytes of a file name in settings, terminator included */
+enum {
+    SLUICE_PATH_MAX = 4096,  /* bytes of a file name in settings, terminator included */
+    SLUICE_ADDRESS_MAX = 64, /* bytes of an address with a port, likewise */
+};
 
 /* What went wrong, for programs. The message beside it is for people. */
 enum sluice_status {
@@ -100,6 +103,9 @@ struct sluice_settings {
     bool reference_kernel;        /* compute every expert by a stock ggml node, for comparison; slower, same bytes */
     bool publish;                 /* show counters to `sluice top` */
     bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
+    bool window_allow_remote;     /* the window may listen where other machines reach it */
+    char window[SLUICE_ADDRESS_MAX]; /* where the window listens, e.g. "127.0.0.1:8090", port 0: any free one; "": there
+                                        is none. docs/window.md */
 
     /* Lossy: these change the output. docs/quality.md says what they do. */
     double drop_cold_experts; /* 0..1; leave out a routed expert that would have to be read and whose final weight is
@@ -138,6 +144,8 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_DROP_IN_PREFILL    0 | 1
  *   SLUICE_DROP_REPRODUCIBLE  0 | 1
  *   SLUICE_COLD_MODEL         FILE                        a GGUF file; of a split one the first shard
+ *   SLUICE_WINDOW              ADDR:PORT | PORT | off      the window: 127.0.0.1:8090; a port alone is on 127.0.0.1
+ *   SLUICE_WINDOW_ALLOW_REMOTE 0 | 1                       an address that other machines reach is no mistake
  */
 SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err);
 
@@ -145,8 +153,8 @@ SLUICE_API int sluice_settings_from_env(struct sluice_settings *s, struct sluice
  * Set one setting from text, by the same names and rules as the environment, in lower case without
  * the prefix: "cache", "cache_floor", "memory", "staging", "dense", "cache_policy", "force_cache", "lookahead", "io",
  * "io_threads", "direct_io", "kernel", "publish", "quiet", "drop_cold_experts", "drop_renorm",
- * "drop_in_prefill", "drop_reproducible", "cold_model". An unknown name or a bad value is SLUICE_ERR_ARG and leaves *s
- * unchanged.
+ * "drop_in_prefill", "drop_reproducible", "cold_model", "window", "window_allow_remote". An unknown name or a bad value
+ * is SLUICE_ERR_ARG and leaves *s unchanged.
  */
 SLUICE_API int sluice_settings_set(struct sluice_settings *s, const char *name, const char *value,
                                    struct sluice_error *err);
@@ -331,6 +339,19 @@ SLUICE_API void sluice_generation_begin(void);
  * without a cache.
  */
 SLUICE_API int sluice_set_drop_cold_experts(double below, struct sluice_error *err);
+
+/* Change drop_renorm while models run, from the next block on. SLUICE_ERR_STATE: not registered. */
+SLUICE_API int sluice_set_drop_renorm(bool on, struct sluice_error *err);
+
+/* Change lookahead while models run, from the next block on. The output stays the same. SLUICE_ERR_STATE likewise. */
+SLUICE_API int sluice_set_lookahead(bool on, struct sluice_error *err);
+
+/*
+ * Where the window is, with the token that changing settings needs: "window: http://127.0.0.1:8090/#token=...". "" when
+ * there is none (yet): it opens when the first context is made. At most cap bytes with the terminator; returns what
+ * snprintf would.
+ */
+SLUICE_API int sluice_window_line(char *buf, size_t cap);
 
 /*
  * What the user should know of the settings in force, e.g. that a model with few experts per token loses much with

@@ -2,6 +2,7 @@
 # Fetch and build the pinned, unmodified llama.cpp, and cache both.
 #
 #   scripts/llama.sh lib   [KIND]   build libllama and ggml        (about 5 minutes on two cores)
+#   scripts/llama.sh server [KIND]  also llama-server, for `sluice serve`
 #   scripts/llama.sh tools [KIND]   also the programs the tests use (about as long again)
 #   scripts/llama.sh source         only the source
 #
@@ -142,12 +143,13 @@ what=${1:-}
 kind=${2:-native}
 case $what in
 source) fetch_source; echo "source=$source_dir" ;;
-lib | tools)
+lib | server | tools)
     fetch_source
     targets=("${LIB_TARGETS[@]}")
-    [ "$what" = lib ] || targets+=("${TOOL_TARGETS[@]}")
+    [ "$what" != server ] || targets+=(llama-server)
+    [ "$what" != tools ] || targets+=("${TOOL_TARGETS[@]}")
     build "$kind" "${targets[@]}"
     printf 'source=%s\nbuild=%s\nversion=%s\n' "$source_dir" "$build_dir" "$LLAMA_VERSION"
     ;;
-*) sed -n '2,9p' "$0" >&2; exit 2 ;;
+*) sed -n '2,10p' "$0" >&2; exit 2 ;;
 esac

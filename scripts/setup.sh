@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Install what building (setup.sh build) or testing (setup.sh test) needs, on Debian and its kin.
 # Installs only when it may (root, or sudo without a password); otherwise prints the one line to
-# run and ends with 1. Does nothing, quickly, when all is there.
+# run and ends with 1. Does nothing, quickly, when all is there. For testing, npm packages that tests use as
+# clients are fetched as well (scripts/npm-package.sh).
 set -euo pipefail
 
-build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev liburing-dev libncurses-dev libxxhash-dev)
+build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev libmicrohttpd-dev liburing-dev libncurses-dev libxxhash-dev)
 test=(libcmocka-dev curl clang-format util-linux procps)
 
 case ${1:-} in
@@ -24,7 +25,14 @@ for p in "${packages[@]}"; do
     if [ "$p" = npm ] && command -v npm >/dev/null; then continue; fi
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing+=("$p")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+# The client of tests/server.
+npm_packages() {
+    [ "$1" != test ] || "$(dirname "$0")/npm-package.sh" openai >/dev/null
+}
+if [ ${#missing[@]} -eq 0 ]; then
+    npm_packages "$1"
+    exit 0
+fi
 
 if [ "$(id -u)" = 0 ]; then
     run=()
@@ -37,3 +45,4 @@ fi
 echo "installing ${missing[*]}" >&2
 "${run[@]}" apt-get update -qq >/dev/null
 "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+npm_packages "$1"

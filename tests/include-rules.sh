@@ -5,9 +5,11 @@
 #   src/stream             nothing of the other folders
 #   src/plan               of the other folders only stream/error.h
 #   src/trace              of the other folders only stream/error.h, stream/policy.h and stream/classes.h; no ggml and llama.cpp
+#   src/window             of the other folders only stream/error.h, stream/clock.h, plan/address.h and plan/settings.h; no
+#                          ggml and llama.cpp; alone it includes microhttpd.h
 #   src/bench              of the other folders only stream/error.h and stream/clock.h; no ggml and llama.cpp
 #   src/gguf               of the other folders nothing; ggml, but not llama.cpp
-#   src/backend            stream, plan, trace and gguf; alone it includes ggml's backend interface; not llama.h
+#   src/backend            stream, plan, trace, gguf and window/window.h; alone it includes ggml's backend interface; not llama.h
 #   src/runner             no ggml-backend-impl.h and nothing of cli; alone it includes llama.h
 #   src/cli                runner, plan, bench, trace, gguf and preload's mapping, but neither llama.h nor ggml nor stream
 #   src/preload            nothing: it is loaded into programs that do not link us
@@ -39,22 +41,24 @@ violations() { # ROOT
             sub(/.*\//, "", base)
             top = header ~ /\// ? header : ""
             sub(/\/.*/, "", top)
-            ours = top ~ /^(stream|plan|trace|bench|gguf|backend|runner|cli|preload)$/
+            ours = top ~ /^(stream|plan|trace|bench|gguf|window|backend|runner|cli|preload)$/
             llama = !ours && base ~ /^llama.*\.h$/
             ggml = !ours && base ~ /^(ggml|gguf).*\.h$/
         }
         header ~ /\.\.\// { bad("paths start at src/ or include/") }
         base == "ggml-backend-impl.h" && folder !~ /^src\/backend/ { bad("only src/backend knows the backend interface") }
         llama && folder !~ /^(src\/runner|tests|tools)/ { bad("only src/runner (and tests, tools) may use llama.cpp") }
-        ggml && folder ~ /^(src\/(stream|plan|trace|bench|preload|cli)|include)/ && base != "ggml-backend-impl.h" { bad("no ggml here") }
+        ggml && folder ~ /^(src\/(stream|plan|trace|bench|window|preload|cli)|include)/ && base != "ggml-backend-impl.h" { bad("no ggml here") }
         folder ~ /^src\/stream/ && ours && top != "stream" { bad("src/stream stands on nothing") }
         folder ~ /^src\/plan/ && ours && top != "plan" && header != "stream/error.h" { bad("src/plan may use stream/error.h only") }
         folder ~ /^src\/trace/ && ours && top != "trace" && header !~ /^stream\/(error|policy|classes)\.h$/ { bad("src/trace may use stream/error.h, stream/policy.h and stream/classes.h only") }
         folder ~ /^src\/bench/ && ours && top != "bench" && header !~ /^stream\/(error|clock)\.h$/ { bad("src/bench may use stream/error.h and stream/clock.h only") }
+        folder ~ /^src\/window/ && ours && top != "window" && header !~ /^(stream\/(error|clock)|plan\/(address|settings))\.h$/ { bad("src/window may use stream/error.h, stream/clock.h, plan/address.h and plan/settings.h only") }
+        base == "microhttpd.h" && folder !~ /^src\/window/ { bad("only src/window serves HTTP") }
         folder ~ /^src\/gguf/ && ours && top != "gguf" { bad("src/gguf stands on nothing but ggml") }
-        folder ~ /^src\/backend/ && ours && top !~ /^(backend|stream|plan|trace|gguf)$/ { bad("dependencies point down") }
+        folder ~ /^src\/backend/ && ours && top !~ /^(backend|stream|plan|trace|gguf)$/ && header !~ /^window\/(window|source)\.h$/ { bad("dependencies point down") }
         folder ~ /^src\/runner/ && ours && top !~ /^(runner|backend|stream|plan|gguf)$/ { bad("dependencies point down") }
-        folder ~ /^src\/cli/ && ours && top ~ /^(stream|backend)$/ { bad("the command asks the runner") }
+        folder ~ /^src\/cli/ && ours && top ~ /^(stream|backend|window)$/ { bad("the command asks the runner") }
         folder ~ /^src\/preload/ && (ours && top != "preload" || header == "sluice.h") { bad("src/preload stands alone") }
         folder ~ /^include/ && (ours || header ~ /"/) { bad("the public header stands alone") }
     '
@@ -66,12 +70,13 @@ self_test() {
     # shellcheck disable=SC2064
     trap "rm -rf '$tree'" RETURN
     # Nothing is wrong with these.
-    mkdir -p "$tree"/src/{stream,plan,trace,bench,gguf,backend,runner,cli,preload} "$tree"/include "$tree"/tests/gates "$tree"/tools
+    mkdir -p "$tree"/src/{stream,plan,trace,bench,gguf,window,backend,runner,cli,preload} "$tree"/include "$tree"/tests/gates "$tree"/tools
     printf '#include <stdio.h>\n#include "stream/error.h"\n#include "sluice.h"\n/* #include "llama.h" in a comment */\n' \
         | tee "$tree/src/stream/good.c" "$tree/src/bench/good.c" >"$tree/src/plan/good.c"
     printf '#include "stream/policy.h"\n#include "stream/classes.h"\n#include "stream/error.h"\n' >"$tree/src/trace/good.c"
+    printf '#include "window/impl.h"\n#include "plan/address.h"\n#include "stream/clock.h"\n#include <microhttpd.h>\n' >"$tree/src/window/good.c"
     printf '#include "gguf.h"\n#include "gguf/gguf_reader.h"\n' >"$tree/src/gguf/good.c"
-    printf '#include "gguf/gguf_check.h"\n#include "ggml-backend-impl.h"\n#include "stream/engine.h"\n#include "plan/budget.h"\n#include "trace/trace.h"\n' >"$tree/src/backend/good.c"
+    printf '#include "gguf/gguf_check.h"\n#include "ggml-backend-impl.h"\n#include "stream/engine.h"\n#include "window/window.h"\n#include "plan/budget.h"\n#include "trace/trace.h"\n' >"$tree/src/backend/good.c"
     printf '#include "gguf/gguf_check.h"\n#include "preload/mapping.h"\n' >"$tree/src/cli/good.c"
     printf '#include "llama.h"\n#include "sluice.h"\n' | tee "$tree/src/runner/good.c" "$tree/tools/good.c" >"$tree/tests/gates/good.c"
     found=$(violations "$tree")
@@ -111,6 +116,16 @@ src/bench/bad.c ggml.h
 src/bench/bad.c llama.h
 src/bench/bad.c stream/lanes.h
 src/bench/bad.c runner/runner.h
+src/window/bad.c ggml.h
+src/window/bad.c llama.h
+src/window/bad.c stream/engine.h
+src/window/bad.c plan/limits.h
+src/window/bad.c backend/backend.h
+src/backend/bad.c window/impl.h
+src/backend/bad.c microhttpd.h
+src/cli/bad.c microhttpd.h
+src/cli/bad.c window/window.h
+src/stream/bad.c window/window.h
 src/gguf/bad.c llama.h
 src/gguf/bad.c stream/error.h
 src/stream/bad.c gguf/gguf_check.h

@@ -68,6 +68,30 @@ int sluice_set_drop_cold_experts(double below, struct sluice_error *err) {
     return rc;
 }
 
+int sluice_set_drop_renorm(bool on, struct sluice_error *err) {
+    struct sluice_device *d = &sluice_device;
+    if (!d->engine) {
+        return sluice_fail(err, SLUICE_ERR_STATE, "sluice is not registered in this process");
+    }
+    pthread_mutex_lock(&d->lock);
+    d->settings.drop_renorm = on;
+    pthread_mutex_unlock(&d->lock);
+    atomic_store(&d->drop_renorm, on);
+    return sluice_ok(err);
+}
+
+int sluice_set_lookahead(bool on, struct sluice_error *err) {
+    struct sluice_device *d = &sluice_device;
+    if (!d->engine) {
+        return sluice_fail(err, SLUICE_ERR_STATE, "sluice is not registered in this process");
+    }
+    pthread_mutex_lock(&d->lock);
+    d->settings.lookahead = on;
+    pthread_mutex_unlock(&d->lock);
+    engine_set_lookahead(d->engine, on);
+    return sluice_ok(err);
+}
+
 void sluice_set_streaming(bool on) {
     match_set_streaming(on);
 }

@@ -18,6 +18,7 @@
 #include "backend/cold.h"
 #include "backend/step.h"
 #include "backend/tracing.h"
+#include "backend/watch.h"
 #include "sluice.h"
 #include "stream/engine.h"
 
@@ -46,13 +47,16 @@ struct sluice_device {
     bool mode_printed;              /* the plug-in prints its mode line once */
     struct sluice_buffer *buffers;  /* weights over mapped files, a list */
     struct sluice_stats last_stats; /* counters when models were last there */
-    char architecture[64];          /* of the first model's file, when a CSV file asks for it; else "" */
+    char architecture[64];          /* of the first model's file, when a CSV file or the window asks for it; else "" */
+    uint32_t expert_used;           /* experts per token that this file says, when it was read; 0: not known */
     _Atomic double drop_below;      /* drop_cold_experts of settings, for blocks */
+    _Atomic bool drop_renorm;       /* drop_renorm of settings, likewise */
     _Atomic uint64_t generations;   /* numbers given to generations that programs told of */
     _Atomic uint32_t top_k;         /* experts per token of the last block computed; 0: none was */
     _Atomic int threads;            /* compute threads, as the last context was told; 0: it was not */
 
     struct tracing tracing; /* the route trace; has a lock of its own */
+    struct watch watch;     /* the window; has a lock of its own */
     struct step_log steps;  /* what is told about steps; has a lock of its own */
 };
 

@@ -28,6 +28,7 @@ struct sluice_device sluice_device = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .tracing = {.lock = PTHREAD_MUTEX_INITIALIZER},
     .steps = {.lock = PTHREAD_MUTEX_INITIALIZER},
+    .watch = {.lock = PTHREAD_MUTEX_INITIALIZER},
 };
 
 void device_report(const struct sluice_error *err) {
@@ -190,8 +191,8 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
     props->caps.mmap_support = true;
 }
 
-/* The architecture, for the CSV file's comments and the route trace's. Here, where nothing is measured: it parses the
- * whole metadata. */
+/* The architecture, for the CSV file's comments, the route trace's and the window, and experts per token. Here, where
+ * nothing is measured: it parses the whole metadata. */
 static void device_read_architecture(void) {
     char path[4096], name[sizeof sluice_device.architecture] = "unknown";
     engine_file_path(sluice_device.engine, path, sizeof path);
@@ -204,9 +205,15 @@ static void device_read_architecture(void) {
     if (key >= 0 && gguf_get_kv_type(g, key) == GGUF_TYPE_STRING) {
         snprintf(name, sizeof name, "%s", gguf_get_val_str(g, key));
     }
+    char used[sizeof name + 32];
+    snprintf(used, sizeof used, "%s.expert_used_count", name);
+    const int64_t count = g ? gguf_find_key(g, used) : -1;
+    const bool number = count >= 0 && gguf_get_kv_type(g, count) == GGUF_TYPE_UINT32;
+    const uint32_t own = number ? gguf_get_val_u32(g, count) : 0;
     gguf_free(g);
     pthread_mutex_lock(&sluice_device.lock);
     memcpy(sluice_device.architecture, name, sizeof name);
+    sluice_device.expert_used = own;
     pthread_mutex_unlock(&sluice_device.lock);
 }
 
@@ -224,8 +231,13 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
     }
     buffer_advise_pages();
     step_publish();
-    if ((sluice_device.csv_wanted || tracing_wanted()) && !sluice_device.architecture[0]) {
+    const bool watched = sluice_device.settings.window[0];
+    if ((sluice_device.csv_wanted || tracing_wanted() || watched) && !sluice_device.architecture[0]) {
         device_read_architecture();
+    }
+    if (watched && watch_open(&err)) {
+        device_report(&err);
+        return NULL;
     }
     if (tracing_wanted()) {
         tracing_read_model();
@@ -301,6 +313,7 @@ int device_setup(const struct sluice_settings *s, bool plugin, struct sluice_err
     }
     d->settings = *s;
     atomic_store(&d->drop_below, s->drop_cold_experts);
+    atomic_store(&d->drop_renorm, s->drop_renorm);
     d->plugin = plugin;
     struct sluice_error why;
     d->engine = engine_create(s, device_budget, NULL, &why);

@@ -172,6 +172,7 @@ const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgra
 /* The weights of the block without what is left out. */
 static void lossy_weigh(struct lossy *l, const struct route *r) {
     const struct ggml_tensor *w = l->weighting->src[1];
+    const bool renormalise = atomic_load_explicit(&sluice_device.drop_renorm, memory_order_relaxed);
     for (int64_t t = 0; t < r->T; t++) {
         double all = 0, kept = 0;
         for (int64_t k = 0; k < r->K; k++) {
@@ -180,7 +181,7 @@ static void lossy_weigh(struct lossy *l, const struct route *r) {
             kept += l->fate[t * r->K + k] == LOSSY_DROP ? 0 : x;
         }
         const double scale = all / kept;
-        const bool renorm = sluice_device.settings.drop_renorm && kept != all && isfinite(scale);
+        const bool renorm = renormalise && kept != all && isfinite(scale);
         for (int64_t k = 0; k < r->K; k++) {
             const int64_t row = t * r->K + k;
             const float x = weights_at(w, t, k);
@@ -280,7 +281,7 @@ int lossy_describe(char *buf, size_t cap) {
     }
     return snprintf(buf, cap, "lossy: drop cold experts below %s/k%s, %s, %s%s%s", share,
                     d->settings.drop_in_prefill ? ", prompts too" : "",
-                    d->settings.drop_renorm ? "renormalised" : "not renormalised",
+                    atomic_load_explicit(&d->drop_renorm, memory_order_relaxed) ? "renormalised" : "not renormalised",
                     d->settings.drop_reproducible ? "reproducible for this size of cache" : "not reproducible",
                     why[0] ? "; where nothing is dropped: " : "", why);
 }

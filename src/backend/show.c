@@ -67,8 +67,10 @@ static void show_write(struct step_log *log, const struct sluice_stats *st, doub
     }
     const double below = atomic_load_explicit(&sluice_device.drop_below, memory_order_relaxed);
     /* The arena was cut: now auto is decided. Or what is lossy was changed. */
-    if (d->cache_bytes != st->cache_bytes || log->shown_below != below || !d->mode[0]) {
+    const bool renorm = atomic_load_explicit(&sluice_device.drop_renorm, memory_order_relaxed);
+    if (d->cache_bytes != st->cache_bytes || log->shown_below != below || log->shown_renorm != renorm || !d->mode[0]) {
         log->shown_below = below;
+        log->shown_renorm = renorm;
         sluice_mode_line(d->mode, sizeof d->mode);
         engine_file_path(sluice_device.engine, d->model, sizeof d->model);
     }
@@ -93,6 +95,7 @@ static void show_write(struct step_log *log, const struct sluice_stats *st, doub
 void show_step(struct step_log *log, const struct sluice_step *s, double t) {
     if (s->tokens) {
         show_add(&log->shown, s);
+        log->ended[s->phase] = t;
     }
     if (t - log->shown_at >= 1e-3 * SHOW_STEP_MS) {
         show_write(log, &log->last, t);
@@ -110,8 +113,7 @@ void show_split(double t) {
     pthread_mutex_unlock(&log->lock);
 }
 
-/* This program's name, as `ps` has it. */
-static void show_program(char *name, int n) {
+void show_program(char *name, int n) {
     FILE *f = fopen("/proc/self/comm", "re");
     name[0] = '\0';
     if (f) {

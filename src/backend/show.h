@@ -10,4 +10,7 @@ void show_step(struct step_log *log, const struct sluice_step *s, double t);
 /* A split ended at time t: in a long step, now and then, show its progress. */
 void show_split(double t);
 
+/* This program's name, as `ps` has it: at most n bytes with the terminator. "": unknown. */
+void show_program(char *name, int n);
+
 #endif

@@ -42,8 +42,10 @@ struct step_log {
     struct stat_file *stat;   /* for `sluice top`; NULL: nothing streams, or not wanted */
     struct stat_data shown;   /* what is in it */
     double shown_below;       /* drop_cold_experts in its mode line */
-    double shown_at;          /* since when, seconds of clock_seconds */
-    bool at_exit;             /* removal at the end of the process is arranged */
+    bool shown_renorm;        /* drop_renorm in it */
+    double ended[2]; /* when the last step ended, seconds of clock_seconds, by enum sluice_phase; 0: none did */
+    double shown_at; /* since when, seconds of clock_seconds */
+    bool at_exit;    /* removal at the end of the process is arranged */
 };
 
 /*

@@ -160,12 +160,15 @@ void tracing_read_model(void) {
 /* Fill head and layer_of_group. False: no memory, or more layers than a trace may have. */
 static bool tracing_fill_head(struct tracing *t, struct engine_group *g, uint32_t n, const struct engine_arena *a) {
     struct trace_head *h = &t->head;
+    pthread_mutex_lock(&sluice_device.lock);
+    const bool lookahead = sluice_device.settings.lookahead; /* it may be changed meanwhile */
+    pthread_mutex_unlock(&sluice_device.lock);
     *h = (struct trace_head){.engine = true,
                              .budget = a->budget,
                              .align = a->align,
                              .n_groups = a->n_groups,
                              .n_layers = n,
-                             .lookahead = sluice_device.settings.lookahead};
+                             .lookahead = lookahead};
     h->layers = calloc(n ? n : 1, sizeof *h->layers);
     t->layer_of_group = malloc((a->n_groups ? a->n_groups : 1) * sizeof *t->layer_of_group);
     t->n_groups = a->n_groups;

@@ -102,6 +102,7 @@ static const struct cli_option *find_option(const struct cli_command *cmd, const
     for (const struct cli_group *g = cmd->groups; g->heading; g++) {
         for (const struct cli_option *o = g->options; o->name; o++) {
             if ((strlen(o->name) == len && strncmp(o->name, arg, len) == 0) ||
+                (o->also && strlen(o->also) == len && strncmp(o->also, arg, len) == 0) ||
                 (o->letter && len == 2 && arg[0] == '-' && arg[1] == o->letter)) {
                 return o;
             }
@@ -127,6 +128,11 @@ static int bad_value(const struct cli_command *cmd, const struct cli_option *o, 
                     o->max);
 }
 
+/* Is the argument after an option whose value may be left out its value? */
+static bool begins_value(const char *arg) {
+    return (arg[0] >= '0' && arg[0] <= '9') || arg[0] == '[';
+}
+
 /* One option at argv[*at]; steps over its value. */
 static int parse_option(const struct cli_command *cmd, int argc, char **argv, int *at, struct cli_config *c) {
     const char *arg = argv[*at], *value = NULL;
@@ -142,6 +148,8 @@ static int parse_option(const struct cli_command *cmd, int argc, char **argv, in
         }
     } else if (equals) {
         value = equals + 1;
+    } else if (o->optional && (*at + 1 == argc || !begins_value(argv[*at + 1]))) {
+        value = o->optional;
     } else if (*at + 1 < argc) {
         value = argv[++*at];
     } else {
@@ -165,16 +173,19 @@ static void set_defaults(const struct cli_command *cmd, struct cli_config *c) {
     c->seed = -1;
     c->bench = (struct cli_bench){
         .budgets = "auto", .gen = 64, .prompt = 64, .runs = 3, .max_seconds = 300, .probe_seconds = 2};
+    c->serve = (struct cli_serve){.host = "127.0.0.1", .port = 8080, .parallel = 4};
 }
 
 int cli_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_config *c) {
     set_defaults(cmd, c);
-    bool options = true;
+    bool options = true, dashes = false;
     int n = 0; /* arguments are moved to the front of argv + 1, in order */
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
         if (options && strcmp(arg, "--") == 0) {
             options = false;
+            c->n_plain = n;
+            dashes = true;
         } else if (options && (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)) {
             c->help = true;
             return 0;
@@ -190,6 +201,7 @@ int cli_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_c
     }
     c->args = argv + 1;
     c->n_args = n;
+    c->n_plain = dashes ? c->n_plain : n;
     if (n > cmd->max_args) {
         return cli_fail(CLI_EXIT_USAGE, cmd->name, "unexpected argument %s (see %s --help)", c->args[cmd->max_args],
                         cmd->name);
@@ -205,7 +217,8 @@ static void print_option(FILE *out, const struct cli_option *o) {
     if (o->letter) {
         snprintf(letter, sizeof letter, "-%c, ", o->letter);
     }
-    snprintf(left, sizeof left, "  %s%s%s%s", letter, o->name, o->metavar ? " " : "", o->metavar ? o->metavar : "");
+    snprintf(left, sizeof left, "  %s%s%s%s%s%s", letter, o->also ? o->also : "", o->also ? ", " : "", o->name,
+             o->metavar ? " " : "", o->metavar ? o->metavar : "");
     fprintf(out, "%-*s", COLUMN, left);
     if (strlen(left) > COLUMN - 2) {
         fprintf(out, "\n%*s", COLUMN, "");

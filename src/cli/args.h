@@ -59,6 +59,16 @@ struct cli_eval {
     int64_t chunks;       /* --chunks N; 0: all */
 };
 
+/* What only `sluice serve` takes. Text points into argv; NULL: not given. */
+struct cli_serve {
+    const char *host;   /* --host, where llama-server listens */
+    const char *server; /* --server, the program */
+    int64_t port;       /* --port; 0: a free one */
+    int64_t parallel;   /* --parallel, requests at once */
+    bool no_window;     /* --no-window */
+    bool verbose;       /* --verbose */
+};
+
 /* What the command line says. Text points into argv. */
 struct cli_config {
     const char *command;                           /* "sluice run": what messages start with */
@@ -86,6 +96,7 @@ struct cli_config {
     struct cli_bench bench;                        /* of `sluice bench` */
     struct cli_replay replay;                      /* of `sluice replay` */
     struct cli_eval eval;                          /* of `sluice eval` */
+    struct cli_serve serve;                        /* of `sluice serve` */
     bool resident;                                 /* --resident */
     bool compare;                                  /* --compare-resident */
     bool json;                                     /* --json */
@@ -96,6 +107,7 @@ struct cli_config {
     size_t n_settings;                             /* used entries */
     char **args;                                   /* what is not an option, points into argv */
     int n_args;                                    /* number of them */
+    int n_plain;                                   /* of those, the ones that came before "--" */
 };
 
 /*
@@ -104,11 +116,14 @@ struct cli_config {
  * rows, so that an option cannot exist without its help.
  */
 struct cli_option {
-    const char *name;    /* "--threads" */
-    char letter;         /* 't' for -t; 0: none */
-    const char *metavar; /* "N"; NULL: takes no value */
-    const char *help;    /* may contain newlines */
-    const char *expect;  /* what a good value is, after "must be"; NULL: min..max */
+    const char *name;     /* "--threads" */
+    const char *also;     /* another name for the same, "--ctx"; NULL: none */
+    char letter;          /* 't' for -t; 0: none */
+    const char *metavar;  /* "N"; NULL: takes no value */
+    const char *optional; /* its value when none is given; NULL: one must be. The next argument is one only if it begins
+                             with a digit or '[' */
+    const char *help;     /* may contain newlines */
+    const char *expect;   /* what a good value is, after "must be"; NULL: min..max */
     bool (*set)(const struct cli_option *o, const char *value, struct cli_config *c);
     size_t offset;       /* of the field in cli_config that the generic setters fill */
     double min, max;     /* range of a number */

@@ -47,13 +47,10 @@ static const struct cli_option chat_options[] = {
 };
 
 static const struct cli_group groups[] = {
-    {"Conversation", chat_options},
-    {"Model", cli_model_options},
-    {"Expert cache", cli_cache_options},
-    {"Lossy", cli_lossy_options},
-    {"Generation", cli_sampling_options},
-    {"Measuring", cli_measure_options},
-    {NULL, NULL},
+    {"Conversation", chat_options},       {"Model", cli_model_options},
+    {"Expert cache", cli_cache_options},  {"Lossy", cli_lossy_options},
+    {"Generation", cli_sampling_options}, {"Measuring", cli_measure_options},
+    {"Window", cli_window_options},       {NULL, NULL},
 };
 
 static const struct cli_command command = {

@@ -18,6 +18,7 @@ struct command {
 static const struct command commands[] = {
     {"run", "generate text from a prompt", cli_run},
     {"chat", "talk to a model", cli_chat},
+    {"serve", "serve a model: llama-server with streaming, and a page to watch it", cli_serve},
     {"exec", "start a llama.cpp program with streaming", cli_exec},
     {"bench", "measure speed, bytes and memory at several cache sizes", cli_bench},
     {"eval", "what a setting costs: perplexity, and the distance to the lossless run", cli_eval},
@@ -53,8 +54,9 @@ static int print_version(void) {
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) {
-        return cli_fail(CLI_EXIT_USAGE, "sluice",
-                        "no command: one of run, chat, exec, bench, eval, replay, info, top (see sluice --help)");
+        return cli_fail(
+            CLI_EXIT_USAGE, "sluice",
+            "no command: one of run, chat, serve, exec, bench, eval, replay, info, top (see sluice --help)");
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         return print_help();
@@ -67,7 +69,7 @@ int main(int argc, char **argv) {
             return commands[i].run(argc - 1, argv + 1);
         }
     }
-    return cli_fail(CLI_EXIT_USAGE, "sluice",
-                    "unknown command %s: one of run, chat, exec, bench, eval, replay, info, top (see sluice --help)",
-                    name);
+    return cli_fail(
+        CLI_EXIT_USAGE, "sluice",
+        "unknown command %s: one of run, chat, serve, exec, bench, eval, replay, info, top (see sluice --help)", name);
 }

@@ -17,6 +17,7 @@ const struct cli_option cli_model_options[] = {
      .expect = "a file name",
      .help = "the GGUF file; of a split model the first shard"},
     {.name = "--ctx-size",
+     .also = "--ctx",
      .letter = 'c',
      .metavar = "N",
      .set = cli_set_integer,
@@ -192,6 +193,25 @@ const struct cli_option cli_lossy_options[] = {
      .expect = "a file name",
      .help = "a smaller quantisation of the same model: experts that would be left out\n"
              "are computed from their copies in it instead. Fewer bytes, less loss"},
+    {0},
+};
+
+const struct cli_option cli_window_options[] = {
+    {.name = "--window",
+     .metavar = "[ADDR:PORT]",
+     .optional = "127.0.0.1:8090",
+     .set = cli_set_setting,
+     .setting = "window",
+     .expect = "an address and a port such as 127.0.0.1:8090, or a port",
+     .help = "a page for a browser that shows how it runs and changes settings, at\n"
+             "127.0.0.1:8090 or there; a port alone is of 127.0.0.1, 0 any free one.\n"
+             "Its address is printed (docs/window.md)"},
+    {.name = "--allow-remote",
+     .set = cli_set_setting,
+     .setting = "window_allow_remote",
+     .fixed = "1",
+     .help = "let --window take an address that other machines reach: anyone there can\n"
+             "watch, and with the printed token change settings"},
     {0},
 };
 

@@ -86,9 +86,16 @@ static const struct cli_option output_options[] = {
 };
 
 static const struct cli_group groups[] = {
-    {"Input", input_options},           {"Model", cli_model_options},         {"Expert cache", cli_cache_options},
-    {"Lossy", cli_lossy_options},       {"Generation", cli_sampling_options}, {"Fixed length", length_options},
-    {"Measuring", cli_measure_options}, {"Output", output_options},           {NULL, NULL},
+    {"Input", input_options},
+    {"Model", cli_model_options},
+    {"Expert cache", cli_cache_options},
+    {"Lossy", cli_lossy_options},
+    {"Generation", cli_sampling_options},
+    {"Fixed length", length_options},
+    {"Measuring", cli_measure_options},
+    {"Window", cli_window_options},
+    {"Output", output_options},
+    {NULL, NULL},
 };
 
 const struct cli_command cli_run_command = {

@@ -210,6 +210,10 @@ int cli_session_prepare(struct cli_session *s, const struct cli_config *c) {
     if (rc) {
         return rc;
     }
+    if (c->resident && session_given(c, "window")) {
+        return cli_fail(CLI_EXIT_USAGE, c->command,
+                        "--resident: nothing streams, there is nothing for --window to show");
+    }
     if (c->resident && s->settings.drop_cold_experts > 0 && session_given(c, "drop_cold_experts")) {
         return cli_fail(CLI_EXIT_USAGE, c->command,
                         "--resident: nothing is read, so --drop-cold-experts drops nothing");
@@ -255,12 +259,18 @@ int cli_session_open(struct cli_session *s, const struct cli_config *c) {
 }
 
 int cli_session_start(struct cli_session *s, uint64_t tokens) {
+    const struct cli_config *c = s->config;
     struct sluice_error err;
     const double start = sluice_clock();
     if (sluice_runner_start(s->runner, tokens, &err)) {
         return cli_session_fail(s, &err);
     }
     s->params.n_ubatch = sluice_runner_n_ubatch(s->runner); /* a comparison takes the same */
+    char line[512];
+    if (!c->resident &&
+        sluice_window_line(line, sizeof line) > 0) { /* with --quiet too: it was asked for, and is needed */
+        cli_progress_print(&s->progress, line);
+    }
     s->load_s += sluice_clock() - start;
     return 0;
 }
@@ -283,19 +293,32 @@ static int64_t session_other_top_k(const struct cli_session *s) {
     return own->n && !own->array && own->value[0] == (uint64_t)k ? 0 : k;
 }
 
-bool cli_session_lossless(const struct cli_session *s) {
-    return !session_other_top_k(s) && (s->config->resident || !(s->settings.drop_cold_experts > 0));
+/* Experts given up so far. The window can set a threshold while it runs, and take it back. */
+static uint64_t session_given_up(void) {
+    struct sluice_stats st;
+    sluice_get_stats(&st);
+    const struct sluice_drop_stats *p = &st.prompt.drop, *g = &st.generation.drop;
+    return p->dropped + p->substituted + g->dropped + g->substituted;
 }
 
+bool cli_session_lossless(const struct cli_session *s) {
+    const bool may = s->settings.drop_cold_experts > 0 || session_given_up() > 0;
+    return !session_other_top_k(s) && (s->config->resident || !may);
+}
+
+static const char lossless[] = ", lossless"; /* in a mode line */
+
 void cli_session_mode(const struct cli_session *s, char *buf, size_t cap) {
-    static const char lossless[] = ", lossless";
-    const int64_t k = session_other_top_k(s);
     if (s->config->resident) {
-        snprintf(buf, cap, "resident: plain llama.cpp, nothing streams%s", k ? "" : lossless);
+        snprintf(buf, cap, "resident: plain llama.cpp, nothing streams%s", session_other_top_k(s) ? "" : lossless);
     } else {
         sluice_mode_line(buf, cap);
     }
-    /* The library cannot know that the model was told to use fewer experts. */
+    cli_session_mode_amend(s, buf, cap);
+}
+
+void cli_session_mode_amend(const struct cli_session *s, char *buf, size_t cap) {
+    const int64_t k = session_other_top_k(s);
     if (k) {
         char *word = strstr(buf, lossless);
         if (word) {

@@ -57,7 +57,8 @@ int cli_session_end_csv(struct cli_session *s);
 /* Free everything. */
 void cli_session_close(struct cli_session *s);
 
-/* Do the settings promise the resident run's output? Known after cli_session_prepare. */
+/* Do the settings promise the resident run's output, and was nothing given up so far? Known after cli_session_prepare.
+ */
 bool cli_session_lossless(const struct cli_session *s);
 
 /* Show mode and memory plan, once and if they are wanted. Happens by itself after the first batch of a prompt. */
@@ -65,6 +66,12 @@ void cli_session_show_mode(struct cli_session *s);
 
 /* What runs, in one line without a newline. Final after the first batch. */
 void cli_session_mode(const struct cli_session *s, char *buf, size_t cap);
+
+/*
+ * What the library or the plug-in says about the mode, completed by what they cannot know: that the model was told
+ * to use another number of experts. cli_session_mode does it; this is for a line that another process printed.
+ */
+void cli_session_mode_amend(const struct cli_session *s, char *buf, size_t cap);
 
 /* Print a failure of the runner; returns its exit code (2 for SLUICE_ERR_ARG, else 1). */
 int cli_session_fail(struct cli_session *s, const struct sluice_error *err);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/address.h"
 #include "plan/settings.h"
 #include "sluice.h"
 #include "stream/error.h"
@@ -252,6 +253,23 @@ static bool set_cold_model(struct sluice_settings *s, const char *v) {
     return true;
 }
 
+static bool set_window(struct sluice_settings *s, const char *v) {
+    struct plan_address a;
+    if (strcmp(v, "off") == 0) {
+        s->window[0] = '\0';
+        return true;
+    }
+    if (!plan_address_parse(v, &a)) {
+        return false;
+    }
+    snprintf(s->window, sizeof s->window, "%s", v); /* the parser takes no longer ones */
+    return true;
+}
+
+static bool set_window_remote(struct sluice_settings *s, const char *v) {
+    return settings_bool(v, &s->window_allow_remote);
+}
+
 static const struct {
     const char *name;                                      /* in sluice_settings_set */
     const char *env;                                       /* in the environment */
@@ -277,6 +295,8 @@ static const struct {
     {"drop_in_prefill", "SLUICE_DROP_IN_PREFILL", set_prefill, "0 or 1"},
     {"drop_reproducible", "SLUICE_DROP_REPRODUCIBLE", set_reproducible, "0 or 1"},
     {"cold_model", "SLUICE_COLD_MODEL", set_cold_model, "a file name"},
+    {"window", "SLUICE_WINDOW", set_window, "an address and a port such as 127.0.0.1:8090, a port, or off"},
+    {"window_allow_remote", "SLUICE_WINDOW_ALLOW_REMOTE", set_window_remote, "0 or 1"},
 };
 
 enum { SETTINGS_N = sizeof settings_table / sizeof *settings_table };
@@ -325,6 +345,16 @@ int settings_check(const struct sluice_settings *s, struct sluice_error *err) {
     }
     if (s->dense > SLUICE_DENSE_LOCK) {
         return sluice_fail(err, SLUICE_ERR_ARG, "dense: %d is no place", (int)s->dense);
+    }
+    struct plan_address a;
+    if (s->window[0] && !plan_address_parse(s->window, &a)) {
+        return sluice_fail(err, SLUICE_ERR_ARG, "window: '%.64s' is no address with a port", s->window);
+    }
+    if (s->window[0] && !a.loopback && !s->window_allow_remote) {
+        return sluice_fail(err, SLUICE_ERR_ARG,
+                           "window: other machines could reach %s; if that is wanted, add --allow-remote "
+                           "(SLUICE_WINDOW_ALLOW_REMOTE=1), else take 127.0.0.1",
+                           a.host);
     }
     return settings_check_drop(s->drop_cold_experts, s->cache, err);
 }

@@ -214,6 +214,25 @@ struct engine_layer {
 /* The groups in the order of registration, which is the model's. Returns how many were filled in, at most cap. */
 uint32_t engine_layers(struct engine *e, struct engine_layer *out, uint32_t cap);
 
+/* Where a bundle is. */
+enum engine_place {
+    ENGINE_COLD,     /* not in memory */
+    ENGINE_READING,  /* some of it is being read, or is there without the rest */
+    ENGINE_RESIDENT, /* in memory */
+    ENGINE_IN_USE    /* in memory, and pinned */
+};
+
+/*
+ * The bundles of the i-th group that there is, by expert: enum engine_place, and how many tokens were routed to each
+ * since the arena was cut (0 before). At most cap of them; their number comes back in *n, and in *top_k the group's.
+ * False: there are not so many groups. The lock is held for one group's time.
+ */
+bool engine_bundles(struct engine *e, uint32_t i, uint8_t *place, uint32_t *uses, uint32_t cap, uint32_t *n,
+                    uint32_t *top_k);
+
+/* Change settings.lookahead, from the next block on. */
+void engine_set_lookahead(struct engine *e, bool on);
+
 /* What a route trace must know of a group. */
 struct engine_group {
     char prefix[BANK_NAME_MAX]; /* of its tensors' names */

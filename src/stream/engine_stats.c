@@ -110,6 +110,47 @@ uint32_t engine_layers(struct engine *e, struct engine_layer *out, uint32_t cap)
     return n;
 }
 
+/* Where the bundle in a slot is, by its parts. */
+static enum engine_place engine_place_of(const struct slot *s, uint32_t n_parts) {
+    uint32_t ready = 0, reading = 0;
+    for (uint32_t p = 0; p < n_parts; p++) {
+        const uint32_t state = atomic_load_explicit(&s->state[p], memory_order_relaxed);
+        ready += state == PART_READY;
+        reading += state == PART_READING;
+    }
+    return ready == n_parts   ? (s->pins ? ENGINE_IN_USE : ENGINE_RESIDENT)
+           : ready || reading ? ENGINE_READING
+                              : ENGINE_COLD;
+}
+
+bool engine_bundles(struct engine *e, uint32_t i, uint8_t *place, uint32_t *uses, uint32_t cap, uint32_t *n,
+                    uint32_t *top_k) {
+    bool found = false;
+    pthread_mutex_lock(&e->lock);
+    for (uint32_t group = 0; group < e->bank.n_groups && !found; group++) {
+        const struct bank_group *g = &e->bank.groups[group];
+        if (g->n_parts == 0 || i-- > 0) {
+            continue;
+        }
+        found = true;
+        *n = g->n_expert < cap ? g->n_expert : cap;
+        *top_k = g->top_k;
+        for (uint32_t x = 0; x < *n; x++) {
+            const int32_t slot = e->cut ? slots_find(&e->slots, group, x) : -1;
+            place[x] = slot < 0 ? ENGINE_COLD : (uint8_t)engine_place_of(&e->slots.slot[slot], g->n_parts);
+            uses[x] = e->cut ? e->slots.uses[e->slots.table_of_group[group] + x] : 0;
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return found;
+}
+
+void engine_set_lookahead(struct engine *e, bool on) {
+    pthread_mutex_lock(&e->lock);
+    e->settings.lookahead = on;
+    pthread_mutex_unlock(&e->lock);
+}
+
 uint32_t engine_groups(struct engine *e, struct engine_group *out, uint32_t cap, struct engine_arena *arena) {
     uint32_t n = 0;
     pthread_mutex_lock(&e->lock);

@@ -152,7 +152,8 @@ int slots_create(struct slots *s, const struct bank *b, uint64_t budget, enum sl
     }
     s->slot = calloc(s->n_numbers, sizeof *s->slot);
     s->table = malloc(n_table * sizeof *s->table);
-    if (!s->slot || !s->table) {
+    s->uses = calloc(n_table, sizeof *s->uses);
+    if (!s->slot || !s->table || !s->uses) {
         rc = sluice_fail(err, SLUICE_ERR_MEMORY, "expert cache: out of memory");
         goto fail;
     }
@@ -296,6 +297,7 @@ void slots_destroy(struct slots *s) {
     free(s->resident);
     free(s->slot);
     free(s->table);
+    free(s->uses);
     memset(s, 0, sizeof *s);
 }
 
@@ -378,5 +380,7 @@ void slots_visit(struct slots *s, uint32_t group, uint32_t rows) {
 }
 
 void slots_use(struct slots *s, uint32_t group, uint32_t expert, uint32_t ago) {
-    policy_use(s->classes[s->class_of_group[group]].policy, group, s->table_of_group[group] + expert, ago);
+    const uint32_t bundle = s->table_of_group[group] + expert;
+    s->uses[bundle]++;
+    policy_use(s->classes[s->class_of_group[group]].policy, group, bundle, ago);
 }

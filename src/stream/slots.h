@@ -58,6 +58,7 @@ struct slots {
     uint32_t *resident;         /* by group id: bundles that have a slot */
     uint32_t n_groups;          /* entries of the three above */
     int32_t *table;             /* by group's table + expert: the slot, or -1 */
+    uint32_t *uses;             /* likewise: tokens that were routed to the bundle, wraps around */
 };
 
 /*

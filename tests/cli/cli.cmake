@@ -18,17 +18,22 @@ add_executable(cli-unit ${CMAKE_CURRENT_LIST_DIR}/unit.c ${CMAKE_SOURCE_DIR}/src
     ${CMAKE_SOURCE_DIR}/src/gguf/gguf_check.c ${CMAKE_SOURCE_DIR}/src/gguf/gguf_reader.c)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 target_link_libraries(cli-unit PRIVATE sluice_static PkgConfig::CMOCKA PkgConfig::XXHASH m)
+add_executable(cli-unit-serve ${CMAKE_CURRENT_LIST_DIR}/unit_serve.c ${CMAKE_SOURCE_DIR}/src/cli/address.c
+    ${CMAKE_SOURCE_DIR}/src/cli/http.c ${CMAKE_SOURCE_DIR}/src/cli/supervise.c ${CMAKE_SOURCE_DIR}/src/cli/args.c)
+target_link_libraries(cli-unit-serve PRIVATE sluice_static PkgConfig::CMOCKA m)
 
 set(cli_environment
     BIN=${CMAKE_BINARY_DIR}/bin
     LLAMA_BIN=${SLUICE_LLAMA_BIN}
     LLAMA_SRC=${SLUICE_LLAMA_SOURCE_DIR}
     WORK=${CMAKE_BINARY_DIR}/cli
+    DEMO=${CMAKE_SOURCE_DIR}/models/demo.gguf # cli-serve
     OMP_WAIT_POLICY=passive) # spinning teams crawl on a busy machine; sleeping ones compute the same
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cli)
 
 add_test(NAME cli-unit COMMAND cli-unit)
-set_tests_properties(cli-unit PROPERTIES LABELS cli TIMEOUT 300)
+add_test(NAME cli-unit-serve COMMAND cli-unit-serve)
+set_tests_properties(cli-unit cli-unit-serve PROPERTIES LABELS cli TIMEOUT 300)
 
 # The timeouts only end a hang; no test looks at a clock.
 function(sluice_cli_test name)
@@ -38,16 +43,16 @@ endfunction()
 
 sluice_cli_test(make-model)
 set_tests_properties(cli-make-model PROPERTIES FIXTURES_SETUP cli-model)
-set(cli_tests pages bad-input damage run prompt-cache chat memory bench csv top replay eval lossy)
+set(cli_tests pages bad-input damage run prompt-cache chat memory bench csv top window replay eval lossy)
 if(NOT SLUICE_SANITIZE)
     # A library with a sanitizer in it cannot be preloaded into a program without.
-    list(APPEND cli_tests exec mapping cold)
+    list(APPEND cli_tests exec mapping cold serve)
 endif()
 foreach(test IN LISTS cli_tests)
     sluice_cli_test(${test})
     set_tests_properties(cli-${test} PROPERTIES FIXTURES_REQUIRED cli-model)
 endforeach()
-foreach(test run prompt-cache chat memory bench csv top replay eval lossy cold exec)
+foreach(test run prompt-cache chat memory bench csv top window replay eval lossy cold exec serve)
     if(test IN_LIST cli_tests) # they compute with two threads
         set_tests_properties(cli-${test} PROPERTIES PROCESSORS 2)
     endif()

@@ -5,13 +5,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
 
 works "sluice --help" "$sluice" --help
-for word in run chat exec bench eval replay info top; do
+for word in run chat serve exec bench eval replay info top; do
     expect "  lists $word" out.txt "^  $word "
 done
 works "sluice --version" "$sluice" --version
 expect "  names both versions" out.txt '^sluice [0-9.]+ \(llama\.cpp v[0-9.]+\)$'
 
-for command in run chat exec bench eval replay info top; do
+for command in run chat serve exec bench eval replay info top; do
     for option in --help -h; do
         works "sluice $command $option" "$sluice" "$command" "$option"
     done
@@ -23,8 +23,14 @@ done
 # Every option that the parser knows is on the page: it is made from the same table. The list:
 try "$sluice" run --help
 for option in -m -p -f -n -c -t --cache --cache-floor --memory --dense --cache-policy --force-cache --io --io-threads --no-direct-io --no-lookahead --n-expert-used \
-    --temp --top-k --top-p --min-p --seed --ubatch --resident --compare-resident --json --quiet --csv --no-publish --prompt-cache; do
+    --temp --top-k --top-p --min-p --seed --ubatch --resident --compare-resident --json --quiet --csv --no-publish --prompt-cache --window --allow-remote; do
     grep -qE -- "(^| )$option(,| |$)" out.txt || fail "sluice run --help does not know $option"
+done
+
+for name in -c --ctx --ctx-size; do
+    try "$sluice" run -m "$model" -p Hello -n 1 --temp 0 -q "$name" 256
+    if [ "$rc" -eq 0 ]; then ok "$name"; else fail "$name: exit $rc: $(cat err.txt)"; fi
+    refused 2 "$name 1e3: must be 0.." "$name is checked" "$sluice" run -m "$model" -p Hello "$name" 1e3
 done
 
 run=("$sluice" run -m "$model" -p Hello)
@@ -84,6 +90,7 @@ refused 2 "not a process id" "top of a number that is too large" "$sluice" top 9
 refused 2 "--csv : must be a file name" "--csv with nothing" "${run[@]}" --csv=
 refused 1 "No such file" "--csv into nowhere" "${run[@]}" --csv "$dir/nothing/steps.csv"
 refused 2 "no model" "run without a model" "$sluice" run -p Hello
+refused 2 "no model" "serve without a model" "$sluice" serve
 refused 2 "no model" "chat without a model" "$sluice" chat
 refused 2 "no model" "info without a model" "$sluice" info
 refused 2 "no prompt" "no prompt" "$sluice" run -m "$model"

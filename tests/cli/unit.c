@@ -81,8 +81,11 @@ static void test_utf8_stream(void **state) {
     }
 }
 
-static const struct cli_group groups[] = {
-    {"Model", cli_model_options}, {"Cache", cli_cache_options}, {"Sampling", cli_sampling_options}, {NULL, NULL}};
+static const struct cli_group groups[] = {{"Model", cli_model_options},
+                                          {"Cache", cli_cache_options},
+                                          {"Window", cli_window_options},
+                                          {"Sampling", cli_sampling_options},
+                                          {NULL, NULL}};
 
 static const struct cli_command command = {.name = "sluice test", .groups = groups, .max_args = 2};
 static const struct cli_command wrapper = {.name = "sluice wrap", .groups = groups, .max_args = 9, .stop_at_arg = true};
@@ -126,7 +129,19 @@ static void test_args(void **state) {
     /* What follows -- or, for a wrapper, the program, is not ours. */
     assert_int_equal(parse(&command, "-- -n -m", &c, buffer, argv), 0);
     assert_int_equal(c.n_args, 2);
+    assert_int_equal(c.n_plain, 0);
     assert_null(c.model);
+    assert_int_equal(parse(&command, "one -- two", &c, buffer, argv), 0);
+    assert_int_equal(c.n_args, 2);
+    assert_int_equal(c.n_plain, 1);
+    assert_int_equal(parse(&command, "one two", &c, buffer, argv), 0);
+    assert_int_equal(c.n_plain, 2);
+    /* Two names for the same, whole ones. */
+    assert_int_equal(parse(&command, "--ctx 7", &c, buffer, argv), 0);
+    assert_int_equal(c.n_ctx, 7);
+    assert_int_equal(parse(&command, "--ctx-size=8", &c, buffer, argv), 0);
+    assert_int_equal(c.n_ctx, 8);
+    assert_int_equal(parse(&command, "--ctx- 7", &c, buffer, argv), CLI_EXIT_USAGE);
     assert_int_equal(parse(&wrapper, "-n 3 program -n 4 -- -x", &c, buffer, argv), 0);
     assert_int_equal(c.n_predict, 3);
     assert_int_equal(c.n_args, 5);
@@ -134,6 +149,41 @@ static void test_args(void **state) {
     /* Help wins over mistakes that come after it. */
     assert_int_equal(parse(&command, "--help --nonsense", &c, buffer, argv), 0);
     assert_true(c.help);
+}
+
+/* A value that may be left out: the next argument is it only if it looks like one. */
+static void test_args_optional(void **state) {
+    (void)state;
+    static const struct {
+        const char *line, *value; /* of the setting "window" */
+        int n_args;
+    } lines[] = {
+        {"--window", "127.0.0.1:8090", 0},
+        {"--window -n 5", "127.0.0.1:8090", 0},
+        {"--window -- program", "127.0.0.1:8090", 1},
+        {"--window program", "127.0.0.1:8090", 1},
+        {"--window -", "127.0.0.1:8090", 1},
+        {"--window 0 program", "0", 1},
+        {"--window [::1]:80", "[::1]:80", 0},
+        {"--window 127.0.0.1:0 -n 5", "127.0.0.1:0", 0},
+        {"--window=localhost:80 program", "localhost:80", 1},
+        {"--window=off", "off", 0},
+    };
+    struct cli_config c;
+    char buffer[256];
+    char *argv[32];
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        assert_int_equal(parse(&wrapper, lines[i].line, &c, buffer, argv), 0);
+        assert_int_equal(c.n_settings, 1);
+        assert_string_equal(c.settings[0].name, "window");
+        assert_string_equal(c.settings[0].value, lines[i].value);
+        assert_int_equal(c.n_args, lines[i].n_args);
+    }
+    static const char *const bad[] = {"--window=", "--window=on", "--window 127.0.0.1", "--window 99999",
+                                      "--window [::1]"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(parse(&wrapper, bad[i], &c, buffer, argv), CLI_EXIT_USAGE);
+    }
 }
 
 static void test_args_refused(void **state) {
@@ -427,13 +477,21 @@ static void test_prompt_file_abandoned(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_utf8_ready),          cmocka_unit_test(test_utf8_clean),
-        cmocka_unit_test(test_utf8_stream),         cmocka_unit_test(test_args),
-        cmocka_unit_test(test_args_refused),        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_ubatch_wish),         cmocka_unit_test(test_ubatch_next),
-        cmocka_unit_test(test_progress_watch),      cmocka_unit_test(test_prompt_file),
-        cmocka_unit_test(test_prompt_file_damaged), cmocka_unit_test(test_prompt_file_abandoned),
-        cmocka_unit_test(test_progress_off),        cmocka_unit_test(test_progress_tokens),
+        cmocka_unit_test(test_utf8_ready),
+        cmocka_unit_test(test_utf8_clean),
+        cmocka_unit_test(test_utf8_stream),
+        cmocka_unit_test(test_args),
+        cmocka_unit_test(test_args_refused),
+        cmocka_unit_test(test_args_optional),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_ubatch_wish),
+        cmocka_unit_test(test_ubatch_next),
+        cmocka_unit_test(test_progress_watch),
+        cmocka_unit_test(test_prompt_file),
+        cmocka_unit_test(test_prompt_file_damaged),
+        cmocka_unit_test(test_prompt_file_abandoned),
+        cmocka_unit_test(test_progress_off),
+        cmocka_unit_test(test_progress_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

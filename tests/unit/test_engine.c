@@ -101,6 +101,51 @@ static void test_counts(void **state) {
     }
 }
 
+/* What the cache map is made from. */
+static void test_bundles(void **state) {
+    (void)state;
+    struct fixture f;
+    uint8_t place[EXPERTS];
+    uint32_t uses[EXPERTS], n = 0, top_k = 0;
+    fixture_begin_lanes(&f, fixture_budget(TOP_K), 1);
+    assert_true(engine_bundles(f.e, LAYERS - 1, place, uses, EXPERTS, &n, &top_k)); /* nothing is cut */
+    assert_int_equal(n, EXPERTS);
+    assert_int_equal(top_k, TOP_K);
+    assert_false(engine_bundles(f.e, LAYERS, place, uses, EXPERTS, &n, &top_k));
+    const int32_t first[] = {1, 2}, second[] = {2, 5, 9};
+    assert_true(fixture_block(&f, 0, first, 2));
+    fixture_gate_close();
+    uint32_t slot[3], granted = 0;
+    const struct engine_want w = fixture_want(&f, 0, second, 3);
+    assert_int_equal(fixture_begin_block(&f, f.group[0], second, 3, &f.err), SLUICE_OK);
+    assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_OK);
+    assert_true(engine_bundles(f.e, 0, place, uses, EXPERTS, &n, &top_k));
+    for (uint32_t x = 0; x < EXPERTS; x++) {
+        assert_int_equal(place[x], x == 1             ? ENGINE_RESIDENT
+                                   : x == 2           ? ENGINE_IN_USE
+                                   : x == 5 || x == 9 ? ENGINE_READING
+                                                      : ENGINE_COLD);
+        assert_int_equal(uses[x], x == 2 ? 2 : x == 1 || x == 5 || x == 9);
+    }
+    fixture_gate_open();
+    for (int i = 0; i < 3; i++) {
+        assert_true(fixture_right(f.e, slot[i], 0, second[i]));
+    }
+    engine_release(f.e, slot, 3);
+    /* What another layer evicts is cold, its uses stay known. */
+    const int32_t all[] = {0, 1, 2, 3};
+    assert_true(fixture_block(&f, 2, all, 4));
+    memset(place, 0xff, sizeof place);
+    assert_true(engine_bundles(f.e, 0, place, uses, 7, &n, &top_k)); /* not more than there is room for */
+    assert_int_equal(n, 7);
+    assert_int_equal(place[2], ENGINE_COLD);
+    assert_int_equal(place[7], 0xff);
+    assert_int_equal(uses[2], 2);
+    assert_true(engine_bundles(f.e, 2, place, uses, EXPERTS, &n, &top_k));
+    assert_int_equal(place[3], ENGINE_RESIDENT);
+    fixture_end(&f);
+}
+
 static void test_no_cache(void **state) {
     (void)state;
     struct fixture f;
@@ -546,6 +591,7 @@ static void test_threads_and_loads(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_bundles),
         cmocka_unit_test(test_no_cache),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_large_slices),

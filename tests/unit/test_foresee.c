@@ -411,6 +411,10 @@ static void test_no_use(void **state) {
     assert_false(engine_foresees(f.e));
     assert_true(fixture_block(&f, 0, next, 1)); /* a miss */
     assert_true(engine_foresees(f.e));
+    engine_set_lookahead(f.e, false);
+    assert_false(engine_foresees(f.e));
+    engine_set_lookahead(f.e, true);
+    assert_true(engine_foresees(f.e));
     fixture_end(&f);
 }
 

@@ -369,6 +369,15 @@ static const char *const bad[][2] = {
     {"kernel", ""},
     {"kernel", "1"},
     {"kernel", "Fused"},
+    {"window", ""},
+    {"window", "on"},
+    {"window", "OFF"},
+    {"window", "127.0.0.1"},
+    {"window", "example.org:8090"},
+    {"window", "127.0.0.1:65536"},
+    {"window", "[0000:0000:0000:0000:0000:0000:0000:0001]:0000000000000000000080"},
+    {"window_allow_remote", ""},
+    {"window_allow_remote", "yes"},
 };
 
 /* A value with every field set to something else than its default. */
@@ -412,10 +421,11 @@ static void test_bad_values(void **state) {
     assert_memory_equal(&s, &before, sizeof s);
 }
 
-static const char *const variables[] = {
-    "SLUICE_CACHE",     "SLUICE_CACHE_FLOOR", "SLUICE_CACHE_POLICY", "SLUICE_FORCE_CACHE", "SLUICE_IO_THREADS",
-    "SLUICE_DIRECT_IO", "SLUICE_QUIET",       "SLUICE_KERNEL",       "SLUICE_MEMORY",      "SLUICE_DENSE",
-    "SLUICE_IO",        "SLUICE_LOOKAHEAD",   "SLUICE_PUBLISH"};
+static const char *const variables[] = {"SLUICE_CACHE",       "SLUICE_CACHE_FLOOR", "SLUICE_CACHE_POLICY",
+                                        "SLUICE_FORCE_CACHE", "SLUICE_IO_THREADS",  "SLUICE_DIRECT_IO",
+                                        "SLUICE_QUIET",       "SLUICE_KERNEL",      "SLUICE_MEMORY",
+                                        "SLUICE_DENSE",       "SLUICE_IO",          "SLUICE_LOOKAHEAD",
+                                        "SLUICE_PUBLISH",     "SLUICE_WINDOW",      "SLUICE_WINDOW_ALLOW_REMOTE"};
 
 static int clear_environment(void **state) {
     (void)state;
@@ -445,6 +455,8 @@ static void test_environment(void **state) {
     setenv("SLUICE_QUIET", "0", 1);
     setenv("SLUICE_PUBLISH", "0", 1);
     setenv("SLUICE_KERNEL", "reference", 1);
+    setenv("SLUICE_WINDOW", "[::1]:8090", 1);
+    setenv("SLUICE_WINDOW_ALLOW_REMOTE", "1", 1);
     assert_int_equal(sluice_settings_from_env(&s, &err), SLUICE_OK);
     assert_int_equal(s.cache_bytes, 2000 * M);
     assert_int_equal(s.floor_bytes, 300 * M);
@@ -457,6 +469,35 @@ static void test_environment(void **state) {
     assert_false(s.quiet);
     assert_false(s.publish);
     assert_true(s.reference_kernel);
+    assert_string_equal(s.window, "[::1]:8090");
+    assert_true(s.window_allow_remote);
+}
+
+/* A window that other machines reach is only taken by someone who says so. */
+static void test_window(void **state) {
+    (void)state;
+    struct sluice_settings s;
+    struct sluice_error err;
+    sluice_settings_default(&s);
+    assert_string_equal(s.window, "");
+    assert_false(s.window_allow_remote);
+    static const char *const here[] = {"0", "8090", "127.0.0.1:0", "localhost:8090", "[::1]:8090", "off"};
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
+        assert_int_equal(sluice_settings_set(&s, "window", here[i], &err), SLUICE_OK);
+        assert_int_equal(settings_check(&s, &err), SLUICE_OK);
+    }
+    assert_string_equal(s.window, ""); /* off */
+    static const char *const remote[] = {"0.0.0.0:8090", "192.168.1.7:0", "[::]:8090", "[fe80::1]:8090"};
+    for (size_t i = 0; i < sizeof remote / sizeof *remote; i++) {
+        s.window_allow_remote = false;
+        assert_int_equal(sluice_settings_set(&s, "window", remote[i], &err), SLUICE_OK);
+        assert_int_equal(settings_check(&s, &err), SLUICE_ERR_ARG);
+        assert_non_null(strstr(err.message, "--allow-remote"));
+        s.window_allow_remote = true;
+        assert_int_equal(settings_check(&s, &err), SLUICE_OK);
+    }
+    strcpy(s.window, "nonsense"); /* from a program, not from text */
+    assert_int_equal(settings_check(&s, &err), SLUICE_ERR_ARG);
 }
 
 static void test_bad_environment(void **state) {
@@ -488,6 +529,7 @@ int main(void) {
         cmocka_unit_test(test_default),
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_window),
         cmocka_unit_test_setup_teardown(test_environment, clear_environment, clear_environment),
         cmocka_unit_test_setup_teardown(test_bad_environment, clear_environment, clear_environment),
     };

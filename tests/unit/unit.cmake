@@ -1,4 +1,4 @@
-# Unit tests: one cmocka program per module of src/stream, src/plan, src/trace and src/bench. Included by tests/CMakeLists.txt.
+# Unit tests: one cmocka program per module of src/stream, src/plan, src/trace, src/bench and src/window. Included by tests/CMakeLists.txt.
 #
 # They link the modules built anew with assertions on, whatever the build type is: an assertion
 # that only release builds skip protects nobody. Neither ggml nor llama.cpp is linked, which proves
@@ -6,17 +6,19 @@
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
 file(GLOB unit_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/stream/*.c ${CMAKE_SOURCE_DIR}/src/plan/*.c
-    ${CMAKE_SOURCE_DIR}/src/trace/*.c ${CMAKE_SOURCE_DIR}/src/bench/*.c)
+    ${CMAKE_SOURCE_DIR}/src/trace/*.c ${CMAKE_SOURCE_DIR}/src/bench/*.c ${CMAKE_SOURCE_DIR}/src/window/*.c)
 # Of src/runner the parts that know no llama.cpp.
 list(APPEND unit_sources ${CMAKE_SOURCE_DIR}/src/runner/quality.c ${CMAKE_SOURCE_DIR}/src/runner/reference.c)
 add_library(sluice_checked STATIC ${unit_sources} ${CMAKE_CURRENT_LIST_DIR}/unit.c)
-target_link_libraries(sluice_checked PUBLIC sluice_options PkgConfig::CMOCKA PkgConfig::URING Threads::Threads m)
+target_link_libraries(sluice_checked PUBLIC sluice_options PkgConfig::CMOCKA PkgConfig::URING PkgConfig::JANSSON PkgConfig::MICROHTTPD
+    Threads::Threads m)
 target_compile_options(sluice_checked PUBLIC -UNDEBUG)
 target_include_directories(sluice_checked PUBLIC ${CMAKE_CURRENT_LIST_DIR})
 
 # Temporary files lie in the build tree: direct I/O needs a file system on a disk, which /tmp need not be.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
-foreach(unit event file bank policy slots lanes idle uring engine resize foresee guess shadow limits ledger settings timing csv stat trace replay bench_stats bench_csv machine quality)
+foreach(unit event file bank policy slots lanes idle uring engine resize foresee guess shadow limits ledger settings timing csv stat trace replay bench_stats bench_csv machine quality
+    address window window_http window_events)
     add_executable(unit-${unit} ${CMAKE_CURRENT_LIST_DIR}/test_${unit}.c)
     target_link_libraries(unit-${unit} PRIVATE sluice_checked)
     add_test(NAME unit-${unit} COMMAND unit-${unit} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
@@ -25,6 +27,9 @@ foreach(unit event file bank policy slots lanes idle uring engine resize foresee
 endforeach()
 foreach(unit lanes idle)
     target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/lanes_fixture.c)
+endforeach()
+foreach(unit window_http window_events)
+    target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/window_fixture.c)
 endforeach()
 # These stand in for functions of liburing or the C library, and call the library's.
 target_link_libraries(unit-uring PRIVATE ${CMAKE_DL_LIBS})

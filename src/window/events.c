@@ -1,0 +1,201 @@
+/*
+ * events.c - server-sent events for everyone who watches.
+ *
+ * Each event is made once, whoever watches, and shared by reference. A reader that took all that there is gets
+ * suspended, which costs nothing until there is more. One that is slow gets the rest of the event that it is at, then
+ * the newest: so for a reader there is never more in memory than the event that it is at (and what the kernel holds for
+ * its socket, which http.c keeps small). One that has not taken an event ten seconds after it was begun is
+ * disconnected, even if it takes a byte now and then; a browser comes back by itself.
+ *
+ * With nobody watching nothing is made at all.
+ */
+#include "window/events.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stream/clock.h"
+#include "window/impl.h"
+
+#define EVENTS_LATE 10.0 /* seconds in which an event must have been taken */
+
+enum { EVENTS_STATS, EVENTS_MAP };
+
+/* One reader. */
+struct stream {
+    struct window *window;       /* whose */
+    struct MHD_Connection *c;    /* its connection */
+    struct conn *conn;           /* the same */
+    struct frame *frame;         /* what it is at; NULL: nothing */
+    size_t at;                   /* bytes taken of it */
+    uint64_t seen[EVENTS_KINDS]; /* numbers of the last events it began with */
+    bool greeted;                /* it got the first lines */
+    bool suspended;              /* it waits for more */
+    struct stream *prev, *next;  /* the others */
+};
+
+static void frame_drop(struct frame *f) {
+    if (f && --f->refs == 0) {
+        free(f);
+    }
+}
+
+/* "event: NAME\ndata: TEXT\n\n". Takes the text, which may be NULL. NULL: no memory. */
+static struct frame *frame_make(const char *name, char *text, size_t n) {
+    static const char before[] = "event: ", between[] = "\ndata: ", after[] = "\n\n";
+    const size_t all = sizeof before + sizeof between + sizeof after + strlen(name) + n;
+    struct frame *f = text ? malloc(sizeof *f + all) : NULL;
+    if (f) {
+        f->refs = 1;
+        const int head = snprintf(f->data, all, "%s%s%s", before, name, between);
+        memcpy(f->data + head, text, n);
+        memcpy(f->data + head + n, after, sizeof after - 1);
+        f->n = (size_t)head + n + sizeof after - 1;
+    }
+    free(text);
+    return f;
+}
+
+/* Make the newest event of a kind. Without memory the last one stays the newest. */
+static void events_make(struct window *w, int kind) {
+    static const char *const name[EVENTS_KINDS] = {"stats", "map"};
+    struct events *e = &w->events;
+    size_t n = 0;
+    char *text = kind == EVENTS_MAP ? map_text(&w->map, &w->source, &w->layer, &n) : stats_text(stats_json(w), &n);
+    struct frame *f = frame_make(name[kind], text, n);
+    if (f) {
+        frame_drop(e->last[kind]);
+        e->last[kind] = f;
+        e->seq[kind]++;
+    }
+}
+
+/* The next piece for a reader, held by it; NULL: there is none. */
+static struct frame *stream_next(struct stream *s) {
+    struct events *e = &s->window->events;
+    if (!s->greeted) {
+        static const char hello[] = "retry: 2000\n\n"; /* milliseconds until a browser comes back */
+        struct frame *f = malloc(sizeof *f + sizeof hello);
+        if (f) {
+            f->refs = 1;
+            f->n = sizeof hello - 1;
+            memcpy(f->data, hello, sizeof hello);
+            s->greeted = true;
+        }
+        return f;
+    }
+    for (int k = 0; k < EVENTS_KINDS; k++) {
+        if (e->last[k] && s->seen[k] != e->seq[k]) {
+            s->seen[k] = e->seq[k];
+            e->last[k]->refs++;
+            return e->last[k];
+        }
+    }
+    return NULL;
+}
+
+/* libmicrohttpd has room for more. */
+static ssize_t stream_read(void *cls, uint64_t pos, char *buf, size_t max) {
+    (void)pos;
+    struct stream *s = cls;
+    if (s->window->events.ending) {
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    if (!s->frame) {
+        s->frame = stream_next(s);
+        s->at = 0;
+        s->conn->deadline = s->frame ? clock_seconds() + EVENTS_LATE : 0;
+    }
+    if (!s->frame) {
+        s->suspended = true;
+        MHD_suspend_connection(s->c);
+        return 0;
+    }
+    const size_t left = s->frame->n - s->at, n = left < max ? left : max;
+    memcpy(buf, s->frame->data + s->at, n);
+    s->at += n;
+    if (s->at == s->frame->n) {
+        frame_drop(s->frame);
+        s->frame = NULL;
+    }
+    return (ssize_t)n;
+}
+
+/* The connection is closed, or the response was never sent. */
+static void stream_free(void *cls) {
+    struct stream *s = cls;
+    struct events *e = &s->window->events;
+    *(s->prev ? &s->prev->next : &e->streams) = s->next;
+    if (s->next) {
+        s->next->prev = s->prev;
+    }
+    e->readers--;
+    frame_drop(s->frame);
+    free(s);
+}
+
+enum MHD_Result events_reply(struct window *w, struct MHD_Connection *c) {
+    enum { BLOCK = 8192 }; /* bytes asked for at a time */
+    struct events *e = &w->events;
+    if (e->readers >= WINDOW_READERS) {
+        return reply_failure(w, c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many pages are open", NULL, NULL);
+    }
+    struct stream *s = calloc(1, sizeof *s);
+    struct MHD_Response *r =
+        s ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, stream_read, s, stream_free) : NULL;
+    if (!r) {
+        free(s);
+        return MHD_NO; /* no memory: the connection is closed */
+    }
+    s->window = w;
+    s->c = c;
+    s->conn = http_conn(c);
+    s->conn->reader = true;
+    s->next = e->streams;
+    if (s->next) {
+        s->next->prev = s;
+    }
+    e->streams = s;
+    e->readers++;
+    events_make(w, EVENTS_STATS);
+    events_make(w, EVENTS_MAP);
+    enum MHD_Result rc = MHD_NO;
+    if (reply_headers(r, "text/event-stream", reply_policy)) {
+        rc = MHD_queue_response(c, MHD_HTTP_OK, r);
+    }
+    MHD_destroy_response(r);
+    return rc;
+}
+
+static void events_wake(struct events *e) {
+    for (struct stream *s = e->streams; s; s = s->next) {
+        if (s->suspended) {
+            s->suspended = false;
+            MHD_resume_connection(s->c);
+        }
+    }
+}
+
+void events_tick(struct window *w, bool map) {
+    if (w->events.readers == 0) {
+        return;
+    }
+    events_make(w, EVENTS_STATS);
+    if (map) {
+        events_make(w, EVENTS_MAP);
+    }
+    events_wake(&w->events);
+}
+
+void events_end(struct window *w) {
+    w->events.ending = true;
+    events_wake(&w->events);
+}
+
+void events_free(struct events *e) {
+    for (int k = 0; k < EVENTS_KINDS; k++) {
+        frame_drop(e->last[k]);
+        e->last[k] = NULL;
+    }
+}

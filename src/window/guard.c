@@ -1,0 +1,128 @@
+/*
+ * guard.c - who may ask the window.
+ *
+ * The window shows what runs and changes how it runs, on a port that every program and every web page of this machine
+ * can connect to. So:
+ *
+ *   Host      A web page cannot choose this header: the browser puts the name of the address bar there. A page that had
+ *             its own name point to 127.0.0.1 after it was loaded, to read us as if we were its server, is known by it.
+ *   Origin    A page from elsewhere that sends us a request has its own origin there. Ours is the only one allowed, for
+ *             reading too; the browser would keep the answer from it anyway, since we send no CORS headers.
+ *   token     Changing anything needs it. It is in the fragment of the printed address, which browsers do not send,
+ *             and in a header of its own, which a page from elsewhere may not set without asking first.
+ *
+ * Reading needs no token: who can connect to a loopback port can as well read the memory of the process, or has a user
+ * of his own on this machine, for whom the numbers are no secret worth the trouble. docs/window.md says so.
+ */
+#include "window/guard.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+#include "stream/error.h"
+
+static bool guard_token_byte(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' || c == '_';
+}
+
+int guard_token(struct guard *g, const char *token, struct sluice_error *err) {
+    static const char digits[] = "0123456789abcdef";
+    uint8_t chance[16];
+    if (token) {
+        size_t n = 0;
+        while (n <= GUARD_TOKEN_MAX && guard_token_byte(token[n])) {
+            n++;
+        }
+        if (n < GUARD_TOKEN_MIN || n > GUARD_TOKEN_MAX || token[n]) {
+            return sluice_fail(err, SLUICE_ERR_ARG, "SLUICE_WINDOW_TOKEN: %d to %d letters, digits, - and _ are wanted",
+                               GUARD_TOKEN_MIN, GUARD_TOKEN_MAX);
+        }
+        memcpy(g->token, token, n + 1);
+        return sluice_ok(err);
+    }
+    size_t have = 0;
+    while (have < sizeof chance) {
+        const ssize_t n = getrandom(chance + have, sizeof chance - have, 0);
+        if (n < 0 && errno != EINTR) {
+            return sluice_fail(err, SLUICE_ERR_IO, "window: no random numbers for a token: %s", strerror(errno));
+        }
+        have += n > 0 ? (size_t)n : 0;
+    }
+    for (size_t i = 0; i < sizeof chance; i++) {
+        g->token[2 * i] = digits[chance[i] >> 4];
+        g->token[2 * i + 1] = digits[chance[i] & 15];
+    }
+    g->token[2 * sizeof chance] = '\0';
+    return sluice_ok(err);
+}
+
+/* The port at the end of a Host header, which ends there. */
+static bool guard_port(const char *text, uint16_t port) {
+    uint32_t n = 0;
+    size_t i = 0;
+    for (; text[i] >= '0' && text[i] <= '9' && i < 5; i++) {
+        n = n * 10 + (uint32_t)(text[i] - '0');
+    }
+    return i > 0 && text[0] != '0' && text[i] == '\0' && n == port;
+}
+
+bool guard_host(const struct guard *g, const char *host) {
+    char name[64];
+    struct plan_address a;
+    if (!host) {
+        return false;
+    }
+    const bool brackets = host[0] == '[';
+    const char *end = brackets ? strchr(host, ']') : host + strcspn(host, ":");
+    if (!end || (size_t)(end - host) >= sizeof name) {
+        return false;
+    }
+    const char *rest = end + brackets; /* ":8090", or nothing, which is port 80 */
+    if (rest[0] ? rest[0] != ':' || !guard_port(rest + 1, g->address.port) : g->address.port != 80) {
+        return false;
+    }
+    const size_t n = (size_t)(end - host) - brackets;
+    memcpy(name, host + brackets, n);
+    name[n] = '\0';
+    if (!brackets && strcasecmp(name, "localhost") == 0) {
+        return g->address.loopback || g->allow_remote;
+    }
+    if (!plan_address_literal(name, &a) || a.v6 != brackets) {
+        return false;
+    }
+    /* Where other machines may ask, a router in between may give us another address than we know. */
+    return g->allow_remote || (a.v6 == g->address.v6 && memcmp(a.ip, g->address.ip, sizeof a.ip) == 0);
+}
+
+bool guard_origin(const char *origin, const char *host) {
+    static const char scheme[] = "http://";
+    return !origin || (host && strncasecmp(origin, scheme, sizeof scheme - 1) == 0 &&
+                       strcasecmp(origin + sizeof scheme - 1, host) == 0);
+}
+
+/* Equal? Looks at all bytes of the token whatever the first of them are. */
+static bool guard_equal(const struct guard *g, const char *text) {
+    char padded[GUARD_TOKEN_MAX + 1] = {0}, own[GUARD_TOKEN_MAX + 1] = {0};
+    const size_t n = strnlen(text, sizeof padded);
+    memcpy(padded, text, n < sizeof padded ? n : sizeof padded);
+    memcpy(own, g->token, strlen(g->token));
+    volatile uint8_t differ = 0; /* volatile: or a compiler might leave the loop early */
+    for (size_t i = 0; i < sizeof padded; i++) {
+        differ = differ | (uint8_t)(padded[i] ^ own[i]);
+    }
+    return differ == 0;
+}
+
+enum guard_verdict guard_judge(const struct guard *g, const char *token, const char *authorization) {
+    static const char bearer[] = "Bearer ";
+    if (!token && authorization && strncasecmp(authorization, bearer, sizeof bearer - 1) == 0) {
+        token = authorization + sizeof bearer - 1;
+        token += strspn(token, " ");
+    }
+    if (!token || !token[0]) {
+        return GUARD_MISSING;
+    }
+    return guard_equal(g, token) ? GUARD_RIGHT : GUARD_WRONG;
+}

@@ -1,0 +1,117 @@
+/* impl.h - shared by the parts of the window. Only src/window/ includes it. */
+#ifndef SLUICE_WINDOW_IMPL_H
+#define SLUICE_WINDOW_IMPL_H
+
+#include <jansson.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "plan/address.h"
+#include "window/events.h"
+#include "window/guard.h"
+#include "window/map.h"
+#include "window/rates.h"
+#include "window/source.h"
+#include "window/window.h"
+
+enum {
+    WINDOW_BODY_MAX = 4096, /* bytes of a request's body */
+    WINDOW_CONNS = 32,      /* connections at once */
+    WINDOW_READERS = 8      /* of those, readers of /events */
+};
+
+/* One connection. In a list of the window's; the HTTP thread's alone. */
+struct conn {
+    int fd;                   /* its socket */
+    double deadline;          /* when it is closed, seconds of clock_seconds; 0: not yet known to be late */
+    bool reader;              /* it reads /events */
+    struct conn *prev, *next; /* the others */
+};
+
+/* Where a chat API is, if there is one. */
+struct window_chat {
+    bool there;       /* there is one */
+    bool same_host;   /* its host is that of the page */
+    uint16_t port;    /* its port */
+    char origin[128]; /* "http://127.0.0.1:8080"; "" with same_host */
+};
+
+struct window {
+    /* Written before the thread starts. */
+    struct window_source source; /* of the numbers */
+    struct guard guard;          /* who may ask */
+    struct window_chat chat;     /* the API beside it */
+    double disk;                 /* bytes per second that somebody measured; 0: nobody did */
+    char url[256];               /* for the user */
+    pid_t pid;                   /* whose thread it is */
+    pthread_t thread;            /* that serves */
+    int wake_fd;                 /* eventfd: look at `stop` */
+    _Atomic bool stop;           /* end */
+
+    /* The thread's alone. */
+    struct MHD_Daemon *daemon; /* libmicrohttpd's */
+    double started;            /* seconds of clock_seconds */
+    struct conn *conns;        /* all connections */
+    struct events events;      /* readers of /events */
+    struct rates rates;        /* numbers of the last seconds */
+    struct window_map map;     /* heat of the bundles */
+    struct window_numbers now; /* scratch: the last numbers */
+    struct window_layer layer; /* scratch of the map */
+};
+
+/* ---- reply.c ---- */
+
+/*
+ * Answer with n bytes that malloc gave, which it takes over; NULL is an answer of its own (no memory). `extra` is one
+ * more header's name and value, or NULL.
+ */
+enum MHD_Result reply(struct window *w, struct MHD_Connection *c, unsigned status, const char *type, char *body,
+                      size_t n, const char *extra, const char *value);
+
+/* Answer with a failure: a JSON object. `setting` and `changed` as in docs/window.md; NULL: none. Takes `changed`. */
+enum MHD_Result reply_failure(struct window *w, struct MHD_Connection *c, unsigned status, const char *message,
+                              const char *setting, json_t *changed);
+
+/* Put the headers on a response that every answer has. `policy`: its Content-Security-Policy. False: no memory. */
+bool reply_headers(struct MHD_Response *r, const char *type, const char *policy);
+
+/* The Content-Security-Policy of everything but the page. */
+extern const char reply_policy[];
+
+/* ---- page.c ---- */
+
+/* Answer GET /. `host` is what the request calls us. */
+enum MHD_Result page_reply(struct window *w, struct MHD_Connection *c, const char *host);
+
+/* ---- stats_json.c ---- */
+
+/* Read the numbers into w->now and make the object of /stats. NULL: no memory. */
+json_t *stats_json(struct window *w);
+
+/* The object "settings" of it, from w->now. NULL: no memory. */
+json_t *stats_settings(const struct window *w);
+
+/* As text, in one line, by malloc; takes the object, which may be NULL. *n: its length. NULL: no memory. */
+char *stats_text(json_t *object, size_t *n);
+
+/* ---- metrics.c ---- */
+
+/* Read the numbers into w->now and write them as Prometheus reads them, by malloc. NULL: no memory. */
+char *metrics_text(struct window *w, size_t *n);
+
+/* ---- settings_post.c ---- */
+
+/* A request to change settings has arrived in whole. `form`: as a form; else JSON. */
+enum MHD_Result settings_post(struct window *w, struct MHD_Connection *c, const char *body, size_t n, bool form);
+
+/* ---- http.c ---- */
+
+/* The connection behind a request. */
+struct conn *http_conn(struct MHD_Connection *c);
+
+#endif

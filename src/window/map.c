@@ -1,0 +1,138 @@
+/*
+ * map.c - the cache map.
+ *
+ * One byte per bundle, in base64: 8 KiB for a model of 48 layers by 128 experts, once a second, where JSON numbers
+ * would be 30 KiB. The high bits are where the bundle is, the low ones its heat: 63 * sqrt(p), p the share of the
+ * layer's tokens that used it. The root because a router that likes nothing in particular gives p = 6/128, which must
+ * not look like nothing.
+ *
+ * The engine counts uses and never forgets; heat is their decay by tokens, not by time, so that the picture stays while
+ * nothing runs. Nobody has to look all the time: what was counted since the last look is added as it is then.
+ */
+#include "window/map.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAP_HALF_LIFE 64.0 /* tokens after which a use counts half */
+
+/* Room for n bundles. False: no memory. */
+static bool map_reserve(struct window_map *m, uint32_t n) {
+    if (n <= m->cap) {
+        return true;
+    }
+    const uint32_t cap = n < 4096 ? 4096 : n + n / 2;
+    uint32_t *uses = reallocarray(m->uses, cap, sizeof *uses);
+    m->uses = uses ? uses : m->uses;
+    float *heat = reallocarray(m->heat, cap, sizeof *heat);
+    m->heat = heat ? heat : m->heat;
+    uint8_t *byte = realloc(m->byte, cap);
+    m->byte = byte ? byte : m->byte;
+    if (!uses || !heat || !byte) {
+        return false;
+    }
+    m->cap = cap;
+    return true;
+}
+
+/* Layer i as it is now; its experts begin at m->first[i]. */
+static void map_layer(struct window_map *m, uint32_t i, const struct window_layer *layer) {
+    uint32_t *uses = m->uses + m->first[i];
+    float *heat = m->heat + m->first[i];
+    double added = 0, sum = 0;
+    bool anew = false;
+    for (uint32_t e = 0; e < layer->experts; e++) {
+        anew = anew || layer->uses[e] < uses[e]; /* the cache was made anew, and the counts with it */
+        added += layer->uses[e] - (double)uses[e];
+    }
+    if (anew) {
+        memset(uses, 0, layer->experts * sizeof *uses);
+        memset(heat, 0, layer->experts * sizeof *heat);
+        added = 0;
+        for (uint32_t e = 0; e < layer->experts; e++) {
+            added += layer->uses[e];
+        }
+    }
+    const float decay = (float)exp2(-added / layer->top_k / MAP_HALF_LIFE);
+    for (uint32_t e = 0; e < layer->experts; e++) {
+        heat[e] = heat[e] * decay + (float)(layer->uses[e] - uses[e]);
+        uses[e] = layer->uses[e];
+        sum += (double)heat[e];
+    }
+    for (uint32_t e = 0; e < layer->experts; e++) {
+        const double p = sum > 0 ? (double)heat[e] * layer->top_k / sum : 0;
+        const uint8_t h = (uint8_t)(63 * sqrt(p < 1 ? p : 1) + 0.5);
+        m->byte[m->first[i] + e] = (uint8_t)(layer->state[e] << 6 | h);
+    }
+}
+
+/* Read all layers. False: no memory. */
+static bool map_read(struct window_map *m, const struct window_source *source, struct window_layer *layer) {
+    uint32_t i = 0, n = 0;
+    for (; i < WINDOW_LAYERS_MAX && source->layer(source->ud, i, layer); i++) {
+        if (n + layer->experts > WINDOW_BUNDLES_MAX) {
+            break;
+        }
+        if (!map_reserve(m, n + layer->experts)) {
+            return false;
+        }
+        if (i >= m->layers || m->experts[i] != layer->experts || m->first[i] != n) {
+            m->layers = i; /* another model: nothing is known of this layer and those after it */
+            memset(m->uses + n, 0, layer->experts * sizeof *m->uses);
+            memset(m->heat + n, 0, layer->experts * sizeof *m->heat);
+        }
+        m->experts[i] = layer->experts;
+        m->first[i] = n;
+        m->layers = m->layers > i ? m->layers : i + 1;
+        map_layer(m, i, layer);
+        n += layer->experts;
+    }
+    m->layers = i;
+    m->n = n;
+    return true;
+}
+
+/* Write bytes in base64. */
+static void map_base64(FILE *out, const uint8_t *p, uint32_t n) {
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (uint32_t i = 0; i < n; i += 3) {
+        const uint32_t have = n - i < 3 ? n - i : 3;
+        const uint32_t x =
+            (uint32_t)p[i] << 16 | (have > 1 ? (uint32_t)p[i + 1] << 8 : 0) | (have > 2 ? (uint32_t)p[i + 2] : 0);
+        fputc(digit[x >> 18], out);
+        fputc(digit[x >> 12 & 63], out);
+        fputc(have > 1 ? digit[x >> 6 & 63] : '=', out);
+        fputc(have > 2 ? digit[x & 63] : '=', out);
+    }
+}
+
+char *map_text(struct window_map *m, const struct window_source *source, struct window_layer *layer, size_t *n) {
+    char *text = NULL;
+    FILE *out = map_read(m, source, layer) ? open_memstream(&text, n) : NULL;
+    if (!out) {
+        return NULL;
+    }
+    fputs("{\"layers\":[", out);
+    for (uint32_t i = 0; i < m->layers; i++) {
+        fprintf(out, "%s{\"first\":%" PRIu32 ",\"experts\":%" PRIu32 "}", i ? "," : "", m->first[i], m->experts[i]);
+    }
+    fputs("],\"data\":\"", out);
+    map_base64(out, m->byte, m->n);
+    fputs("\"}", out);
+    const bool bad = ferror(out) != 0;
+    if (fclose(out) || bad) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+void map_free(struct window_map *m) {
+    free(m->uses);
+    free(m->heat);
+    free(m->byte);
+    *m = (struct window_map){0};
+}

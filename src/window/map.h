@@ -1,0 +1,32 @@
+/* map.h - the cache map: what of the model is in memory, and how often it is used. */
+#ifndef SLUICE_WINDOW_MAP_H
+#define SLUICE_WINDOW_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "window/source.h"
+
+/* What is remembered from map to map, for the heat. Zeroed: nothing. */
+struct window_map {
+    uint32_t layers;                     /* entries of the next two */
+    uint32_t experts[WINDOW_LAYERS_MAX]; /* of each */
+    uint32_t first[WINDOW_LAYERS_MAX];   /* where its experts begin below */
+    uint32_t n;                          /* bundles: entries of the rest */
+    uint32_t *uses;                      /* as it was told last; owned */
+    float *heat;                         /* uses, decayed; owned */
+    uint8_t *byte;                       /* what the map says; owned */
+    uint32_t cap;                        /* entries allocated of the three */
+};
+
+/*
+ * Look at all layers and write the map as docs/window.md has it, one line of JSON by malloc. `layer` is scratch. NULL:
+ * no memory.
+ */
+char *map_text(struct window_map *m, const struct window_source *source, struct window_layer *layer, size_t *n);
+
+/* Free what it owns. */
+void map_free(struct window_map *m);
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * page.c - the page, which is in the program.
+ *
+ * One file, made at build time (src/window/page/, cmake/embed.cmake): nothing is read from disk by name, and the page
+ * asks nobody else. Its scripts and styles are in it, and the policy allows those alone: each answer has a fresh nonce,
+ * put where the file says @NONCE@. So a text that found its way into the page's document (an answer of the model, in
+ * the chat) cannot become a script, even if the page should fail to escape it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "window/impl.h"
+
+/* The file. Made by cmake/embed.cmake; a test has its own. */
+extern const unsigned char window_page[];
+extern const size_t window_page_n;
+
+static const char page_mark[] = "@NONCE@";
+
+enum { PAGE_NONCE = 32 }; /* hexadecimal digits of a nonce */
+
+/* The page with the nonce in it, by malloc. NULL: no memory. */
+static char *page_text(const char *nonce, size_t *n) {
+    const char *p = (const char *)window_page, *end = p + window_page_n;
+    size_t marks = 0;
+    for (const char *m = p; (m = memmem(m, (size_t)(end - m), page_mark, sizeof page_mark - 1)); m++) {
+        marks++;
+    }
+    char *text = malloc(window_page_n + marks * PAGE_NONCE + 1), *to = text;
+    if (!text) {
+        return NULL;
+    }
+    for (const char *m; (m = memmem(p, (size_t)(end - p), page_mark, sizeof page_mark - 1)); p = m) {
+        memcpy(to, p, (size_t)(m - p));
+        to += m - p;
+        memcpy(to, nonce, PAGE_NONCE);
+        to += PAGE_NONCE;
+        m += sizeof page_mark - 1;
+    }
+    memcpy(to, p, (size_t)(end - p));
+    *n = (size_t)(to - text) + (size_t)(end - p);
+    return text;
+}
+
+/* The origin of the chat API as this request's page is to call it; "" when there is none. */
+static void page_chat(const struct window *w, const char *host, char *buf, size_t cap) {
+    const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
+    const size_t n = end ? (size_t)(end + 1 - host) : strcspn(host, ":");
+    if (w->chat.there && w->chat.same_host) {
+        snprintf(buf, cap, " http://%.*s:%u", (int)n, host, (unsigned)w->chat.port);
+    } else {
+        snprintf(buf, cap, "%s%s", w->chat.there ? " " : "", w->chat.origin);
+    }
+}
+
+enum MHD_Result page_reply(struct window *w, struct MHD_Connection *c, const char *host) {
+    char nonce[PAGE_NONCE + 1], policy[512], chat[160];
+    uint8_t chance[PAGE_NONCE / 2];
+    size_t n = 0;
+    if (getrandom(chance, sizeof chance, 0) != (ssize_t)sizeof chance) { /* so few bytes come at once, or not at all */
+        return MHD_NO;
+    }
+    for (size_t i = 0; i < sizeof chance; i++) {
+        snprintf(nonce + 2 * i, 3, "%02x", chance[i]);
+    }
+    page_chat(w, host, chat, sizeof chat);
+    snprintf(policy, sizeof policy,
+             "default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; img-src data:; connect-src 'self'%s; "
+             "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+             nonce, nonce, chat);
+    char *text = page_text(nonce, &n);
+    struct MHD_Response *r = text ? MHD_create_response_from_buffer(n, text, MHD_RESPMEM_MUST_FREE) : NULL;
+    if (!r) {
+        free(text);
+        return MHD_NO;
+    }
+    enum MHD_Result rc = MHD_NO;
+    if (reply_headers(r, "text/html; charset=utf-8", policy)) {
+        rc = MHD_queue_response(c, MHD_HTTP_OK, r);
+    }
+    MHD_destroy_response(r);
+    return rc;
+}

@@ -1,0 +1,243 @@
+/*
+ * settings_post.c - changing settings by a request.
+ *
+ * Values mean what they mean in the environment and on the command line, because the same parser reads them
+ * (sluice_settings_set); JSON's numbers and booleans become its text first. Everything in a request is checked before
+ * anything is put into force. What is in force by then stays if a later one fails, and the answer says which.
+ *
+ * The cache comes first: with a smaller one there may be room for nothing else.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/settings.h"
+#include "stream/clock.h"
+#include "stream/error.h"
+#include "window/impl.h"
+
+enum { POST_VALUE = 64 }; /* bytes of a value, terminator included */
+
+/* The settings that there are, in the order in which they are put into force. */
+static const struct {
+    const char *name;     /* of the setting */
+    const char *on, *off; /* what true and false are in the environment; NULL: it is no switch */
+    bool changeable;      /* while models run */
+} post_settings[] = {
+    {"cache", NULL, NULL, true},
+    {"drop_cold_experts", NULL, NULL, true},
+    {"drop_renorm", "on", "off", true},
+    {"lookahead", "1", "0", true},
+    {"n_expert_used", NULL, NULL, false},
+    {"drop_in_prefill", NULL, NULL, false},
+    {"drop_reproducible", NULL, NULL, false},
+    {"cold_model", NULL, NULL, false},
+    {"cache_policy", NULL, NULL, false},
+    {"dense", NULL, NULL, false},
+    {"io", NULL, NULL, false},
+    {"io_threads", NULL, NULL, false},
+    {"memory", NULL, NULL, false},
+    {"staging", NULL, NULL, false},
+};
+
+enum { POST_N = sizeof post_settings / sizeof *post_settings };
+
+/* What a request wants. */
+struct post {
+    bool given[POST_N];             /* the setting is in it */
+    char value[POST_N][POST_VALUE]; /* its text */
+    unsigned status;                /* of the failure; 0: none so far */
+    const char *setting;            /* that it is about; NULL: none */
+    struct sluice_error why;        /* its message */
+};
+
+#define POST_FAIL(p, code, name, ...)                                                                                  \
+    ((p)->status = (code), (p)->setting = (name), (void)sluice_fail(&(p)->why, SLUICE_ERR_ARG, __VA_ARGS__), false)
+
+/* Note a value. False: it cannot be. */
+static bool post_note(struct post *p, const char *name, const char *value) {
+    size_t i = 0;
+    while (i < POST_N && strcmp(post_settings[i].name, name) != 0) {
+        i++;
+    }
+    if (i == POST_N) {
+        return POST_FAIL(p, MHD_HTTP_BAD_REQUEST, NULL, "no setting is called '%.64s'", name);
+    }
+    name = post_settings[i].name;
+    if (p->given[i]) {
+        return POST_FAIL(p, MHD_HTTP_BAD_REQUEST, name, "%s is given twice", name);
+    }
+    if (post_settings[i].on) {
+        value = strcmp(value, "true") == 0    ? post_settings[i].on
+                : strcmp(value, "false") == 0 ? post_settings[i].off
+                                              : value;
+    }
+    if (strlen(value) >= POST_VALUE) {
+        return POST_FAIL(p, MHD_HTTP_BAD_REQUEST, name, "%s: the value is too long", name);
+    }
+    p->given[i] = true;
+    snprintf(p->value[i], POST_VALUE, "%s", value);
+    return true;
+}
+
+/* A JSON number as the environment would have it: no exponent, and a point whatever the locale. False: it has none
+ * such. */
+static bool post_number(const json_t *v, char text[POST_VALUE]) {
+    if (json_is_integer(v)) {
+        snprintf(text, POST_VALUE, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+        return true;
+    }
+    const double x = json_real_value(v);
+    if (!(x >= 0 && x < 1e15)) {
+        return false;
+    }
+    uint64_t whole = (uint64_t)x, part = (uint64_t)((x - (double)whole) * 1e9 + 0.5);
+    whole += part == 1000000000;
+    part = part == 1000000000 ? 0 : part;
+    int n = snprintf(text, POST_VALUE, "%" PRIu64 ".%09" PRIu64, whole, part);
+    while (n > 2 && text[n - 1] == '0' && text[n - 2] != '.') {
+        text[--n] = '\0';
+    }
+    return true;
+}
+
+static bool post_json(struct post *p, const char *body, size_t n) {
+    json_error_t where;
+    json_t *o = json_loadb(body, n, JSON_REJECT_DUPLICATES, &where);
+    const char *name;
+    json_t *v;
+    if (!json_is_object(o)) {
+        json_decref(o);
+        return POST_FAIL(p, MHD_HTTP_BAD_REQUEST, NULL, "not a JSON object%s%s", o ? "" : ": ", o ? "" : where.text);
+    }
+    bool ok = true;
+    json_object_foreach(o, name, v) {
+        char number[POST_VALUE];
+        if (json_is_string(v) && strlen(json_string_value(v)) == json_string_length(v)) {
+            ok = post_note(p, name, json_string_value(v));
+        } else if (json_is_boolean(v)) {
+            ok = post_note(p, name, json_is_true(v) ? "true" : "false");
+        } else if (json_is_number(v) && post_number(v, number)) {
+            ok = post_note(p, name, number);
+        } else {
+            ok = POST_FAIL(p, MHD_HTTP_BAD_REQUEST, NULL, "%.64s: not a value", name);
+        }
+        if (!ok) {
+            break;
+        }
+    }
+    json_decref(o);
+    return ok;
+}
+
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* Undo a form's encoding of n bytes, in place, with a terminator. False: it is none, or holds a zero byte. */
+static bool form_decode(char *text, size_t n) {
+    size_t to = 0;
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i] == '+' ? ' ' : text[i];
+        if (text[i] == '%') {
+            const int high = i + 2 < n ? hex_digit(text[i + 1]) : -1;
+            const int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
+            if (low < 0) {
+                return false;
+            }
+            c = (char)(high << 4 | low);
+            i += 2;
+        }
+        if (c == '\0') {
+            return false;
+        }
+        text[to++] = c;
+    }
+    text[to] = '\0';
+    return true;
+}
+
+static bool post_form(struct post *p, const char *body, size_t n) {
+    char text[WINDOW_BODY_MAX + 1];
+    memcpy(text, body, n);
+    text[n] = '\0';
+    for (char *field = text, *end; field < text + n; field = end + 1) {
+        const size_t left = (size_t)(text + n - field);
+        end = memchr(field, '&', left);
+        end = end ? end : text + n;
+        char *equals = memchr(field, '=', (size_t)(end - field));
+        char *value = equals ? equals + 1 : end;
+        const size_t value_n = (size_t)(end - value), name_n = equals ? (size_t)(equals - field) : 0;
+        if (!equals || !form_decode(value, value_n) || !form_decode(field, name_n)) {
+            return POST_FAIL(p, MHD_HTTP_BAD_REQUEST, NULL, "not a form");
+        }
+        if (!post_note(p, field, value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Check all that is wanted against what is in force. */
+static bool post_check(struct post *p, const struct window *w, struct sluice_settings *next) {
+    bool any = false;
+    struct sluice_error why;
+    *next = w->now.settings;
+    for (size_t i = 0; i < POST_N; i++) {
+        const char *name = post_settings[i].name;
+        if (p->given[i] && !post_settings[i].changeable) {
+            return POST_FAIL(p, MHD_HTTP_CONFLICT, name,
+                             "%s cannot be changed while it runs (see its reason in /stats)", name);
+        }
+        if (p->given[i] && sluice_settings_set(next, name, p->value[i], &why)) {
+            return POST_FAIL(p, MHD_HTTP_BAD_REQUEST, name, "%s", why.message);
+        }
+        any = any || p->given[i];
+    }
+    if (!any) {
+        return POST_FAIL(p, MHD_HTTP_BAD_REQUEST, NULL, "no setting is given");
+    }
+    if (p->given[1] && settings_check_drop(next->drop_cold_experts, next->cache, &why)) {
+        return POST_FAIL(p, MHD_HTTP_CONFLICT, post_settings[1].name, "%s", why.message);
+    }
+    return true;
+}
+
+enum MHD_Result settings_post(struct window *w, struct MHD_Connection *c, const char *body, size_t n, bool form) {
+    struct post p = {0};
+    struct sluice_settings next;
+    size_t length = 0;
+    w->source.numbers(w->source.ud, &w->now, true);
+    if (!(form ? post_form(&p, body, n) : post_json(&p, body, n)) || !post_check(&p, w, &next)) {
+        return reply_failure(w, c, p.status, p.why.message, p.setting, NULL);
+    }
+    json_t *changed = json_array();
+    const double begun = clock_seconds();
+    for (size_t i = 0; i < POST_N && !p.status; i++) {
+        if (!p.given[i]) {
+            continue;
+        }
+        if (w->source.set(w->source.ud, post_settings[i].name, &next, &p.why)) {
+            p.status = MHD_HTTP_CONFLICT;
+            p.setting = post_settings[i].name;
+        } else {
+            json_array_append_new(changed, json_string(post_settings[i].name));
+        }
+    }
+    /* Nobody else was served meanwhile: that is not their being late. */
+    for (struct conn *x = w->conns; x; x = x->next) {
+        x->deadline += x->deadline > 0 ? clock_seconds() - begun : 0;
+    }
+    if (p.status) {
+        return reply_failure(w, c, p.status, p.why.message, p.setting, changed);
+    }
+    w->source.numbers(w->source.ud, &w->now, true);
+    json_t *o = json_pack("{s:b,s:o,s:o}", "ok", 1, "changed", changed, "settings", stats_settings(w));
+    char *text = stats_text(o, &length);
+    return reply(w, c, MHD_HTTP_OK, "application/json", text, length, NULL, NULL);
+}

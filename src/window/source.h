@@ -1,0 +1,92 @@
+/*
+ * source.h - where the window gets its numbers from, and whom it tells of a changed setting.
+ *
+ * Three functions that src/backend/ fills in (watch.c), and a test with made-up ones. The window calls them from its
+ * own thread alone. They may wait for locks that computing takes for a moment, and must themselves hold those for a
+ * moment only: a token is being computed meanwhile.
+ */
+#ifndef SLUICE_WINDOW_SOURCE_H
+#define SLUICE_WINDOW_SOURCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sluice.h"
+
+enum {
+    WINDOW_LAYERS_MAX = 512,     /* MoE layers in the map; more are not shown */
+    WINDOW_EXPERTS_MAX = 4096,   /* experts of one; likewise */
+    WINDOW_BUNDLES_MAX = 262144, /* experts of all layers; likewise */
+    WINDOW_PHASES = 2            /* by enum sluice_phase */
+};
+
+/* Sums over the finished steps of a phase. A step's seconds are wall_s = the four after it. */
+struct window_phase {
+    uint64_t steps;       /* finished so far */
+    uint64_t tokens;      /* of them */
+    double wall_s;        /* seconds, and the next four */
+    double compute_s;     /* computing experts */
+    double stall_s;       /* waiting for reads with nothing to compute */
+    double other_s;       /* outside of sluice: attention, dense weights, output head */
+    double bookkeeping_s; /* routing, locks, making graphs, gathering rows */
+    double ended;         /* when the last one ended, seconds of clock_seconds; 0: there was none */
+};
+
+/* Everything that is told, at one moment. */
+struct window_numbers {
+    struct sluice_stats stats;                /* counters, which move within a step as well */
+    struct window_phase phase[WINDOW_PHASES]; /* by enum sluice_phase */
+
+    /* The rest only when it was asked for. */
+    struct sluice_settings settings; /* in force now */
+    struct sluice_plan plan;         /* the memory plan, if `planned` */
+    bool planned;                    /* there is one */
+    bool lossy;                      /* something in force changes the output */
+    uint32_t experts;                /* of the largest layer; 0: no model streams */
+    uint32_t experts_used;           /* experts per token; 0: not known */
+    uint32_t experts_own;            /* the same, as the model's file says; 0: not known */
+    uint64_t anonymous_bytes;        /* memory of the process that is there now */
+    uint64_t file_bytes;             /* mapped file pages, likewise */
+    uint64_t shared_bytes;           /* shared memory, likewise */
+    char program[32];                /* name of the process */
+    char model[256];                 /* name of the model's first file, without folders; "": none */
+    char architecture[64];           /* of that model; "": not known */
+    char mode[1024];                 /* the mode line */
+    char warning[512];               /* what the user should know; "": nothing */
+    char error[512];                 /* why the last read failed that did; "": none ever did */
+};
+
+/* State of a bundle (one expert of one layer) in the map. */
+enum window_state {
+    WINDOW_COLD,     /* not in memory */
+    WINDOW_READING,  /* some of it is being read, or is there without the rest */
+    WINDOW_RESIDENT, /* in memory */
+    WINDOW_IN_USE    /* in memory, and a block uses it at this moment */
+};
+
+/* One MoE layer of the map, by expert. */
+struct window_layer {
+    uint32_t experts;                  /* entries of the next two; more than WINDOW_EXPERTS_MAX are left out */
+    uint32_t top_k;                    /* experts that a token uses, at least 1 */
+    uint8_t state[WINDOW_EXPERTS_MAX]; /* enum window_state */
+    uint32_t uses[WINDOW_EXPERTS_MAX]; /* tokens that were routed to it so far; begins anew when the cache does */
+};
+
+struct window_source {
+    void *ud; /* first argument of the functions */
+
+    /* Fill *out; with `all` everything, else what is above the line in struct window_numbers. */
+    void (*numbers)(void *ud, struct window_numbers *out, bool all);
+
+    /* The i-th layer of the model, from 0. False: there are not so many. */
+    bool (*layer)(void *ud, uint32_t i, struct window_layer *out);
+
+    /*
+     * Put one setting into force: "cache", "drop_cold_experts", "drop_renorm" or "lookahead", with the value that it
+     * has in *to. May wait for blocks that are being computed. SLUICE_ERR_ARG, SLUICE_ERR_BUDGET or SLUICE_ERR_MEMORY,
+     * with the reason; then all is as it was.
+     */
+    int (*set)(void *ud, const char *name, const struct sluice_settings *to, struct sluice_error *err);
+};
+
+#endif
