@@ -6,6 +6,7 @@
     let charts = null;
     let disk = null; // bytes per second that the disk was measured at, or reached
     let dirty = false; // reports came while nobody looked
+    let chosen = false; // the reader chose what a narrow screen shows
 
     const text = (id, value) => {
         if ($(id).textContent !== value) $(id).textContent = value;
@@ -99,7 +100,10 @@
         tiles(s);
         Memory.draw(s.memory);
         Settings.set(s.settings);
-        Chat.connect(chatAddress(s.chat));
+        const chat = chatAddress(s.chat);
+        Chat.connect(chat);
+        if (!chosen) view(chat ? 'chat' : 'live');
+        if (!chat && root.dataset.view === 'chat') view('live');
         history_.push(s);
         if (document.hidden) dirty = true;
         else drawCharts();
@@ -110,7 +114,9 @@
         text('link-text', { connecting: 'connecting', live: 'live', lost: 'disconnected, trying again' }[state]);
     }
 
+    /* On a narrow screen one part is shown at a time: the chat, until the reader chooses. */
     function view(name) {
+        if (root.dataset.view === name) return;
         root.dataset.view = name;
         for (const button of document.querySelectorAll('.views button')) {
             if (button.dataset.show === name) button.setAttribute('aria-current', 'true');
@@ -120,7 +126,10 @@
     }
 
     for (const button of document.querySelectorAll('.views button')) {
-        button.addEventListener('click', () => view(button.dataset.show));
+        button.addEventListener('click', () => {
+            chosen = true;
+            view(button.dataset.show);
+        });
     }
     document.addEventListener('visibilitychange', () => {
         if (document.hidden || !dirty) return;
