@@ -239,6 +239,20 @@ test('errors of the API are shown as what they are', async (t) => {
     });
 });
 
+test('a llama-server with a key is asked with it', async (t) => {
+    await withPage(t, { mock: { apiKey: 'secret', tokensPerSecond: 200 }, allowed: [/status of 401/] }, async (mock, page) => {
+        await ask(page, 'hello');
+        await answered(page);
+        assert.equal(await lastAnswer(page).locator('.error').textContent(), 'llama-server says: Invalid API Key (401)');
+        await page.fill('#key', 'secret');
+        await page.press('#key', 'Enter');
+        await ask(page, 'hello');
+        await answered(page);
+        assert.equal(await lastAnswer(page).locator('h2').textContent(), 'Why the cache helps');
+        assert.equal(await page.locator('#key-form').isVisible(), false);
+    });
+});
+
 test('settings arrive, refusals are shown, and prices stand beside the lossy ones', async (t) => {
     await withPage(t, { allowed: [/status of 409/] }, async (mock, page) => {
         const row = (name) => page.locator('.setting', { has: page.locator(`#set-${name}`) });

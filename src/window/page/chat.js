@@ -8,6 +8,7 @@
  */
 const Chat = (() => {
     const KEY = 'sluice.chat'; // in localStorage: a JSON array of messages
+    const API_KEY = 'sluice.api-key'; // in sessionStorage: llama-server's key, if it was started with one
     const MESSAGES_MAX = 200; // kept; older ones are forgotten
     const DRAW_MS = 100; // least time between two draws of an answer
     const $ = (id) => document.getElementById(id);
@@ -15,6 +16,7 @@ const Chat = (() => {
     let api = ''; // llama-server's address, without a slash at the end; '' when there is no chat
     let messages = []; // { role, content, thought, note, error }
     let running = null; // AbortController of the request under way
+    let apiKey = ''; // '' unless llama-server wants one
 
     function load() {
         try {
@@ -190,11 +192,12 @@ const Chat = (() => {
         try {
             const response = await fetch(`${api}/v1/chat/completions`, {
                 method: 'POST',
-                headers: { 'content-type': 'application/json' },
+                headers: { 'content-type': 'application/json', ...(apiKey && { authorization: `Bearer ${apiKey}` }) },
                 body: JSON.stringify({ messages: sent, stream: true }),
                 signal: request.signal,
                 credentials: 'omit',
             });
+            if (response.status === 401) $('key-form').hidden = false;
             if (!response.ok) throw new Error(await refusal(response));
             for await (const line of lines(response.body)) {
                 if (line === '[DONE]') {
@@ -259,6 +262,23 @@ const Chat = (() => {
             showAll();
             $('chat-input').focus();
         });
+        $('key-form').addEventListener('submit', (e) => {
+            e.preventDefault();
+            apiKey = $('key').value.trim();
+            try {
+                sessionStorage.setItem(API_KEY, apiKey);
+            } catch {
+                // no storage in this browser: it is known as long as the page lives
+            }
+            $('key').value = '';
+            $('key-form').hidden = true;
+            $('chat-input').focus();
+        });
+        try {
+            apiKey = sessionStorage.getItem(API_KEY) || '';
+        } catch {
+            apiKey = '';
+        }
         load();
         showAll();
     }
