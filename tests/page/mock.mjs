@@ -228,7 +228,7 @@ function llamaServer(model, log, tokensPerSecond, apiKey) {
         log.requests.push(asked);
         const question = asked.messages.at(-1).content;
         const fail = (status, message) => response.writeHead(status, { ...head, 'content-type': 'application/json' }).end(JSON.stringify({ error: { code: status, message, type: 'invalid_request_error' } }));
-        if (apiKey && request.headers.authorization !== `Bearer ${apiKey}`) return fail(401, 'Invalid API Key');
+        if (apiKey && request.headers['x-api-key'] !== apiKey) return fail(401, 'Invalid API Key');
         if (/fail/.test(question)) return fail(400, 'the request exceeds the available context size <b>try increasing it</b>');
         const signal = { aborted: false };
         response.on('close', () => {

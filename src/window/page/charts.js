@@ -53,7 +53,7 @@ const Charts = (() => {
         const options = {
             width: 300,
             height: HEIGHT,
-            padding: [8, 8, 0, 0],
+            padding: [8, 14, 0, 0],
             legend: { show: false },
             cursor: { y: false, drag: { x: false, y: false }, points: { show: !stacked && !series[0].bars, size: 6 } },
             select: { show: false },
@@ -74,8 +74,7 @@ const Charts = (() => {
                     size: 22,
                     gap: 2,
                     splits: marks,
-                    values: () => [`${span / 60} min ago`, `${span / 120} min`, 'now'].map((t, i) => (i === 0 ? t.replace(' ago', '') : t)),
-                    align: 1,
+                    values: () => [`${span / 60} min`, `${span / 120} min`, 'now'],
                     grid: { show: false },
                     ticks: { show: false },
                 },
@@ -98,7 +97,7 @@ const Charts = (() => {
                     width: series[i].bars ? 0 : 1.5,
                     dash: series[i].dash,
                     paths: series[i].bars ? uPlot.paths.bars({ size: [0.86, 12], align: -1 }) : undefined,
-                    points: { show: series[i].bars ? false : lonely },
+                    points: { show: false, filter: series[i].bars ? undefined : lonely, size: 4 },
                 })),
             ],
             hooks: { setCursor: [() => caption(chart)] },
@@ -114,13 +113,14 @@ const Charts = (() => {
         return chart;
     }
 
-    /* Points are drawn only where a line has nothing to join: a value with none on either side. */
-    function lonely(plot, index, from, to) {
+    /* Points are drawn only where a line has nothing to join: the values with none on either side. */
+    function lonely(plot, index) {
         const data = plot.data[index];
-        for (let i = from; i <= to; i++) {
-            if (data[i] != null && data[i - 1] == null && data[i + 1] == null) return true;
+        const found = [];
+        for (let i = 0; i < data.length; i++) {
+            if (data[i] != null && data[i - 1] == null && data[i + 1] == null) found.push(i);
         }
-        return false;
+        return found.length ? found : null;
     }
 
     /* The values under the pointer, or the newest ones that there are. */

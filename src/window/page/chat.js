@@ -100,12 +100,14 @@ const Chat = (() => {
         log.scrollTop = log.scrollHeight;
     }
 
+    /* Send becomes Stop and back. Whoever used the button keeps the focus where it makes sense. */
     function busy(on) {
+        const focused = document.activeElement;
         $('chat-send').hidden = on;
         $('chat-stop').hidden = !on;
         $('chat-clear').disabled = on;
-        if (on) $('chat-stop').focus();
-        else if (document.activeElement === document.body || document.activeElement === $('chat-stop')) $('chat-input').focus();
+        if (on && focused === $('chat-send')) $('chat-stop').focus();
+        if (!on && focused === $('chat-stop')) $('chat-input').focus();
     }
 
     /* What went wrong, of an answer that is not a stream. */
@@ -192,7 +194,7 @@ const Chat = (() => {
         try {
             const response = await fetch(`${api}/v1/chat/completions`, {
                 method: 'POST',
-                headers: { 'content-type': 'application/json', ...(apiKey && { authorization: `Bearer ${apiKey}` }) },
+                headers: { 'content-type': 'application/json', ...(apiKey && { 'x-api-key': apiKey }) },
                 body: JSON.stringify({ messages: sent, stream: true }),
                 signal: request.signal,
                 credentials: 'omit',

@@ -5,6 +5,7 @@
     const history_ = History.make();
     let charts = null;
     let disk = null; // bytes per second that the disk was measured at, or reached
+    let drawn = -1; // second of the program's clock that the charts end with
     let dirty = false; // reports came while nobody looked
     let chosen = false; // the reader chose what a narrow screen shows
 
@@ -105,8 +106,10 @@
         if (!chosen) view(chat ? 'chat' : 'live');
         if (!chat && root.dataset.view === 'chat') view('live');
         history_.push(s);
+        const second = Math.floor(s.uptime_seconds);
         if (document.hidden) dirty = true;
-        else drawCharts();
+        else if (second !== drawn) drawCharts(); // they show whole seconds: once for each is enough
+        drawn = second;
     }
 
     function link(state) {
@@ -138,6 +141,7 @@
     });
     $('licences').textContent = LICENCES;
     build();
+    drawCharts();
     CacheMap.start();
     Settings.start();
     Chat.start();

@@ -66,7 +66,7 @@ const CacheMap = (() => {
         layers.forEach((layer, l) => {
             for (let e = 0; e < layer.experts; e++) {
                 const i = layer.first + e;
-                if (same && same[i] === data[i]) continue;
+                if (same && shades[same[i]] === shades[data[i]]) continue;
                 pen.fillStyle = shades[data[i]];
                 const x = grid.turned ? l : e;
                 const y = grid.turned ? e : l;
@@ -90,7 +90,9 @@ const CacheMap = (() => {
             const use = (byte & 63) === 0 ? 'not used lately' : `used by ${share < 0.01 ? 'under 1 %' : Format.percent(share)} of the last tokens`;
             text = `Layer ${at.layer + 1} of ${layers.length}, expert ${at.expert}: ${SAYS[byte >> 6]}, ${use}.`;
         }
-        if ($('map-cell').textContent !== text) $('map-cell').textContent = text;
+        const line = $('map-cell');
+        line.setAttribute('aria-live', at ? 'polite' : 'off'); // the counts, which change all the time, are not read out
+        if (line.textContent !== text) line.textContent = text;
     }
 
     /* The cell under the pointer. */
