@@ -86,6 +86,7 @@ const Settings = (() => {
             row.said.textContent = 'No answer from the program.';
         }
         row.busy = false;
+        if (!row.button) row.dirty = false; // a box shows what is in force, also after a refusal
         refresh();
     }
 
