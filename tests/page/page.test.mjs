@@ -181,7 +181,7 @@ test('the conversation is kept over a reload, until it is cleared', async (t) =>
 });
 
 test('what a model writes cannot do anything', async (t) => {
-    await withPage(t, { mock: { tokensPerSecond: 300 } }, async (mock, page) => {
+    await withPage(t, { mock: { tokensPerSecond: 300 }, allowed: [/TrustedHTML/] }, async (mock, page, s) => {
         await ask(page, 'xss');
         await answered(page);
         const answer = lastAnswer(page);
@@ -200,6 +200,7 @@ test('what a model writes cannot do anything', async (t) => {
         assert.deepEqual(left.links.filter((l) => !/^https?:/.test(l)), []);
         assert.ok(left.links.includes('https://example.com/page'));
         assert.ok(left.links.includes('http://evil.invalid/track.png'), 'an image is a link, not fetched');
+        assert.deepEqual(s.errors, []); // nothing was even tried
         // The browser itself refuses HTML from strings, whoever tries.
         assert.match(await page.evaluate(() => {
             try {
@@ -210,16 +211,16 @@ test('what a model writes cannot do anything', async (t) => {
             }
         }), /TrustedHTML/);
         // The same text in a model's name, mode line or message is text.
-        const s = mock.model.stats;
+        const stats = mock.model.stats;
         mock.model.stats = (chat) => {
-            const o = s(chat);
+            const o = stats(chat);
             o.model.name = o.mode = o.error = o.warning = o.program = o.settings.n_expert_used.reason = '<img src=x onerror="window.pwned=20">';
             return o;
         };
         await until('it is shown', async () => (await text(page, '#model')).startsWith('<img'));
         await page.waitForTimeout(200);
         assert.equal(await page.evaluate(() => window.pwned), undefined);
-    }, );
+    });
 });
 
 test('errors of the API are shown as what they are', async (t) => {

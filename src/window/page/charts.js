@@ -41,6 +41,7 @@ const Charts = (() => {
     function make(id, { series, stacked = false, top = 0, max = null, span }) {
         const figure = document.getElementById(id);
         const box = figure.querySelector('.plot');
+        const title = figure.querySelector('figcaption').textContent;
         const keys = document.createElement('span');
         keys.className = 'keys';
         figure.querySelector('figcaption').append(keys);
@@ -103,6 +104,9 @@ const Charts = (() => {
             hooks: { setCursor: [() => caption(chart)] },
         };
         chart.plot = new uPlot(options, [[], ...series.map(() => [])], box);
+        const canvas = box.querySelector('canvas');
+        canvas.setAttribute('role', 'img');
+        canvas.setAttribute('aria-label', `Chart of the last ${span / 60} minutes: ${title}. The newest values stand above it.`);
         chart.order = order;
         chart.stacked = stacked;
         new ResizeObserver(() => {
