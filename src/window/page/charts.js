@@ -73,7 +73,7 @@ const Charts = (() => {
                     stroke: () => colour('muted'),
                     font,
                     size: 22,
-                    gap: 2,
+                    gap: 7,
                     splits: marks,
                     values: () => [`${span / 60} min`, `${span / 120} min`, 'now'],
                     grid: { show: false },

@@ -20,7 +20,7 @@
         const percent = (v) => `${v.toFixed(0)} %`;
         charts = {
             generation: Charts.make('c-gen', { span, series: [line('', 'accent', Format.short)] }),
-            prompt: Charts.make('c-prompt', { span, series: [line('', 'accent', Format.short)] }),
+            prompt: Charts.make('c-prompt', { span, series: [line('', 'accent', Format.short, { bars: true })] }),
             time: Charts.make('c-time', {
                 span,
                 stacked: true,

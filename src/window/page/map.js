@@ -13,7 +13,7 @@ const CacheMap = (() => {
     let layers = []; // { first, experts }
     let data = new Uint8Array(0);
     let drawn = null; // the data that the canvas shows
-    let grid = null; // how cells lie: { columns, rows, w, h, gap, turned }
+    let grid = null; // how cells lie: { columns, rows, width, h, gap, turned, scale }
     let shades = null; // colours by byte
     let at = null; // the cell that is described: { layer, expert }
 
@@ -32,7 +32,10 @@ const CacheMap = (() => {
         return table;
     }
 
-    /* Cells of whole device pixels; layers become columns where rows of experts would be too fine to see. */
+    /*
+     * Cells of whole device pixels, of which some are a pixel wider than others so that a row fills the width; layers become
+     * columns where rows of experts would be too fine to see.
+     */
     function layout() {
         const canvas = $('map-canvas');
         const width = canvas.parentElement.clientWidth;
@@ -42,11 +45,10 @@ const CacheMap = (() => {
         const turned = width / experts < 4 && layers.length < experts;
         const columns = turned ? layers.length : experts;
         const rows = turned ? experts : layers.length;
-        const w = Math.max(2, Math.min(28, Math.floor((width * scale) / columns) / scale));
+        const w = Math.max(2, Math.min(28, width / columns));
         const h = turned ? Math.max(3, Math.min(w, 480 / rows)) : Math.max(4, Math.min(w, 14, 360 / rows));
-        const cell = { w: Math.max(1, Math.floor(w * scale)), h: Math.max(1, Math.floor(h * scale)) };
-        const gap = Math.min(cell.w, cell.h) >= 5 * scale ? Math.max(1, Math.floor(scale)) : 0;
-        return { columns, rows, ...cell, gap, turned, scale };
+        const gap = Math.min(w, h) >= 5 ? Math.max(1, Math.floor(scale)) : 0;
+        return { columns, rows, width: Math.floor(w * columns * scale), h: Math.max(1, Math.floor(h * scale)), gap, turned, scale };
     }
 
     function draw(all) {
@@ -56,7 +58,7 @@ const CacheMap = (() => {
             if (!grid) return;
             shades = colours();
             drawn = null;
-            canvas.width = grid.columns * grid.w;
+            canvas.width = grid.width;
             canvas.height = grid.rows * grid.h;
             canvas.style.width = `${canvas.width / grid.scale}px`;
             canvas.style.height = `${canvas.height / grid.scale}px`;
@@ -70,7 +72,9 @@ const CacheMap = (() => {
                 pen.fillStyle = shades[data[i]];
                 const x = grid.turned ? l : e;
                 const y = grid.turned ? e : l;
-                pen.fillRect(x * grid.w, y * grid.h, grid.w - grid.gap, grid.h - grid.gap);
+                const left = Math.floor((x * grid.width) / grid.columns);
+                const right = Math.floor(((x + 1) * grid.width) / grid.columns);
+                pen.fillRect(left, y * grid.h, right - left - grid.gap, grid.h - grid.gap);
             }
         });
         drawn = data.slice();
@@ -99,7 +103,7 @@ const CacheMap = (() => {
     function find(event) {
         if (!grid) return null;
         const box = $('map-canvas').getBoundingClientRect();
-        const x = Math.floor(((event.clientX - box.left) * grid.scale) / grid.w);
+        const x = Math.floor(((event.clientX - box.left) * grid.scale * grid.columns) / grid.width);
         const y = Math.floor(((event.clientY - box.top) * grid.scale) / grid.h);
         const layer = grid.turned ? x : y;
         const expert = grid.turned ? y : x;

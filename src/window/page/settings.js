@@ -219,7 +219,7 @@ const Settings = (() => {
 
         toggle('drop_renorm', 'Scale the others up', 'Costs accuracy: only with F above 0, and measured worse than leaving the others as they are.');
 
-        const experts = Object.assign(element('input', 'size'), { type: 'text', readOnly: true });
+        const experts = Object.assign(element('input', 'size wide'), { type: 'text', readOnly: true });
         addRow('n_expert_used', 'Experts per token', 'Costs accuracy: fewer than the model’s own number make it another, weaker model.', experts, {
             button: false,
             prices: true,
