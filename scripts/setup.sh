@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Install what building (setup.sh build) or testing (setup.sh test) needs, on Debian and its kin.
 # Installs only when it may (root, or sudo without a password); otherwise prints the one line to
-# run and ends with 1. Does nothing, quickly, when all is there.
+# run and ends with 1. Does nothing, quickly, when all is there. npm packages are fetched as well: those that the
+# window's page is made of, and for testing those that tests use as clients (scripts/npm-package.sh).
 set -euo pipefail
 
 build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev liburing-dev libncurses-dev libxxhash-dev)
@@ -10,7 +11,7 @@ test=(libcmocka-dev curl clang-format util-linux procps chromium)
 case ${1:-} in
 build) packages=("${build[@]}") ;;
 test) packages=("${build[@]}" "${test[@]}") ;;
-*) sed -n '2,4p' "$0" >&2; exit 2 ;;
+*) sed -n '2,5p' "$0" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then
@@ -26,7 +27,15 @@ for p in "${packages[@]}"; do
     if [ "$p" = chromium ] && [ -n "${CHROMIUM:-}" ]; then continue; fi
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing+=("$p")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+npm_packages() {
+    local name names=(uplot marked dompurify)
+    [ "$1" != test ] || names+=(playwright-core)
+    for name in "${names[@]}"; do "$(dirname "$0")/npm-package.sh" "$name" >/dev/null; done
+}
+if [ ${#missing[@]} -eq 0 ]; then
+    npm_packages "$1"
+    exit 0
+fi
 
 if [ "$(id -u)" = 0 ]; then
     run=()
@@ -39,3 +48,4 @@ fi
 echo "installing ${missing[*]}" >&2
 "${run[@]}" apt-get update -qq >/dev/null
 "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+npm_packages "$1"

@@ -5,11 +5,8 @@
 #   live   opens the page that a real program serves; SLUICE_PAGE_COMMAND says how to start that (live.test.mjs)
 #
 # Needs Debian's chromium (scripts/setup.sh test) or another one named by CHROMIUM. playwright-core drives it, from
-# npm, pinned here. SHOTS=DIR keeps screenshots there.
+# npm (scripts/npm-package.sh). SHOTS=DIR keeps screenshots there.
 set -euo pipefail
-
-PLAYWRIGHT_PACKAGE=playwright-core@1.65.1
-PLAYWRIGHT_SHA512='hqPpz7blSMPxWVdoeE1yiBSzXsKiVOd2k+kjCvmUywD2GPO2Dd9HfcWnq9NN0GHbNZDFgZ9JfBFr+X5/BLo0qw=='
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -20,7 +17,7 @@ case $what in mock) tests=page.test.mjs ;; live) tests=live.test.mjs ;; *) what=
 
 CHROMIUM=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || true)}
 [ -x "$CHROMIUM" ] || { echo "no chromium: run scripts/setup.sh test, or set CHROMIUM" >&2; exit 1; }
-PLAYWRIGHT=$("$root/scripts/npm-package.sh" "$PLAYWRIGHT_PACKAGE" "$PLAYWRIGHT_SHA512")
+PLAYWRIGHT=$("$root/scripts/npm-package.sh" playwright-core)
 mkdir -p "$work"
 PAGE=$work/page.html
 CSV=$root/docs/quality.csv

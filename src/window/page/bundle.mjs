@@ -1,5 +1,5 @@
 /*
- * bundle.mjs OUT.html QUALITY.csv PACKAGE:FOLDER:FILE... - put the page into one file (called by build.sh).
+ * bundle.mjs OUT.html QUALITY.csv (FOLDER FILE)... - put the page into one file (called by build.sh).
  *
  * Scripts are put in one after the other, in the order of SCRIPTS: each file defines one constant and uses those of the
  * files before it. That is all that a bundler would do here. Three things are added:
@@ -17,7 +17,7 @@ const SCRIPTS = ['format.js', 'feed.js', 'charts.js', 'memory.js', 'map.js', 'se
 
 const here = dirname(fileURLToPath(import.meta.url));
 const [out, csv, ...libraries] = process.argv.slice(2);
-if (!out || !csv) throw new Error('usage: bundle.mjs OUT.html QUALITY.csv PACKAGE:FOLDER:FILE...');
+if (!out || !csv) throw new Error('usage: bundle.mjs OUT.html QUALITY.csv (FOLDER FILE)...');
 const read = (path) => readFileSync(path, 'utf8').replaceAll('\r\n', '\n');
 
 /*
@@ -52,10 +52,11 @@ const inline = (text) =>
 const scripts = [];
 const styles = [];
 const licences = new Map();
-for (const library of libraries) {
-    const [name, folder, file] = library.split(':');
+for (let i = 0; i + 1 < libraries.length; i += 2) {
+    const [folder, file] = libraries.slice(i, i + 2);
+    const { name, version } = JSON.parse(read(join(folder, 'package.json')));
     (file.endsWith('.css') ? styles : scripts).push(inline(read(join(folder, file))));
-    licences.set(name, `${name}\n\n${read(join(folder, 'LICENSE')).trim()}`);
+    licences.set(name, `${name} ${version}\n\n${read(join(folder, 'LICENSE')).trim()}`);
 }
 styles.push(read(join(here, 'style.css')).trim());
 scripts.push(inline([
