@@ -115,3 +115,12 @@ export async function assertNamed(page, what) {
             .map((e) => e.outerHTML.slice(0, 80)));
     assert.deepEqual(nameless, [], `${what}: controls without a name`);
 }
+
+/* All that can be used without scrolling is within the window. */
+export async function assertSeen(page, ...selectors) {
+    for (const selector of selectors) {
+        const box = await page.locator(selector).boundingBox();
+        const size = page.viewportSize();
+        assert.ok(box && box.x >= 0 && box.y >= 0 && box.x + box.width <= size.width && box.y + box.height <= size.height, `${selector} is outside of the window: ${JSON.stringify(box)}`);
+    }
+}

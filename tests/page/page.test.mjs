@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
-import { assertContrast, assertFits, assertNamed, DESKTOP, launch, open, PHONE, shot, until } from './browser.mjs';
+import { assertContrast, assertFits, assertNamed, assertSeen, launch, open, PHONE, shot, until } from './browser.mjs';
 import { startMock } from './mock.mjs';
 
 const PAGE = process.env.PAGE;
@@ -379,7 +379,7 @@ test('without llama-server there is no chat, and no model is no error', async (t
         mock.model.stats = (chat) => ({ ...s(chat), model: null });
         mock.model.map = () => ({ layers: [], data: '' });
         await until('no model', async () => (await text(page, '#model')) === 'no model yet');
-        await until('no map', async () => /No experts yet/.test(await text(page, '#map-cell')));
+        await until('no map', async () => /No experts yet/.test(await text(page, '#map-cell')) && !(await page.locator('#map-canvas').isVisible()));
         await shot(page, 'desktop-no-model');
     });
 });
@@ -419,16 +419,22 @@ for (const colorScheme of ['light', 'dark']) {
             await page.waitForTimeout(9000); // something to see in the charts
             await page.keyboard.press('Escape');
             await answered(page);
+            await assertSeen(page, '#chat-input', '#chat-send', '#t-gen');
             await assertFits(page, 'desktop');
             await assertContrast(page, 'desktop');
             await assertNamed(page, 'desktop');
             await shot(page, `desktop-${colorScheme}`, { whole: false });
-            await shot(page, `desktop-${colorScheme}-whole`);
+            await page.locator('#settings-title').scrollIntoViewIfNeeded();
+            await page.mouse.move(900, 500);
+            await page.mouse.wheel(0, 5000);
+            await page.waitForTimeout(300);
+            await shot(page, `desktop-${colorScheme}-end`, { whole: false });
             for (const view of ['chat', 'live', 'settings']) {
                 await phone.click(`.views button[data-show="${view}"]`);
                 if (view === 'chat') {
                     await ask(phone, 'Why does a cache help?');
                     await answered(phone);
+                    await assertSeen(phone, '#chat-input', '#chat-send', '#nav-chat');
                 }
                 await phone.waitForTimeout(700);
                 await assertFits(phone, `phone, ${view}`);

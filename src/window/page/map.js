@@ -55,6 +55,7 @@ const CacheMap = (() => {
         const canvas = $('map-canvas');
         if (all || !grid) {
             grid = layout();
+            canvas.hidden = !grid;
             if (!grid) return;
             shades = colours();
             drawn = null;

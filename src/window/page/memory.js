@@ -1,4 +1,9 @@
-/* memory.js - what the process uses against what it planned and what it may use: one bar and its legend. */
+/*
+ * memory.js - what the process uses against what it planned and what it may use: one bar and its legend.
+ *
+ * The bar ends at what is allowed, if that is near; where it is far away, the parts would be too small to see, and the
+ * bar ends with the plan.
+ */
 const Memory = (() => {
     const $ = (id) => document.getElementById(id);
     /* The plan's rows in the order of the bar; the six add up to its total. */
@@ -18,7 +23,8 @@ const Memory = (() => {
         shown = state;
         const { plan, used } = memory;
         const limit = memory.limit_bytes;
-        const whole = Math.max(limit ?? 0, plan ? plan.total_bytes : 0, used.total_bytes) || 1;
+        const need = Math.max(plan ? plan.total_bytes : 0, used.total_bytes) || 1;
+        const whole = limit && limit < 3 * need ? Math.max(limit, need) : need;
         const parts = [];
         const legend = [];
         for (const [name, label, mark] of plan ? ROWS : []) {
