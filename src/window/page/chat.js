@@ -186,7 +186,7 @@ const Chat = (() => {
                 timer = 0;
                 const t = performance.now();
                 follow(() => draw(answer, article, true));
-                wait = Math.max(DRAW_MS, 10 * (performance.now() - t)); // a tenth of the time at most
+                wait = Math.max(DRAW_MS, 30 * (performance.now() - t)); // a thirtieth of the time at most
             }, wait);
         };
         let stopped = false;
