@@ -2,9 +2,11 @@
  * live.test.mjs - the page of a real program with a real llama-server beside it.
  *
  * SLUICE_PAGE_COMMAND starts it, in bash: @WINDOW@ and @CHAT@ in it become free ports of 127.0.0.1. It must stream a model
- * small enough to answer in seconds, with a fixed cache of less than all experts, and end on SIGTERM. As an example:
+ * small enough to answer in seconds, with a fixed cache of less than all experts and a context of some thousand tokens (an
+ * answer must not end while it is looked at: the demo model's 512 are too few, so it is told another number), and end on SIGTERM:
  *
- *     SLUICE_PAGE_COMMAND='build/bin/sluice serve -m models/demo.gguf --cache 3MiB --port @CHAT@ --window 127.0.0.1:@WINDOW@'
+ *     SLUICE_PAGE_COMMAND='exec build/bin/sluice serve -m models/demo.gguf --cache 3MiB --ctx 8192 --port @CHAT@ \
+ *         --window 127.0.0.1:@WINDOW@ -- --override-kv qwen3moe.context_length=int:8192'
  *
  * SLUICE_PAGE_CACHE is another cache size that the model may have (5MiB).
  */

@@ -219,7 +219,7 @@ async function* answer(question, signal) {
     else yield* ANSWER.join('').match(/[^]{1,9}/g);
 }
 
-function llamaServer(model, log, tokensPerSecond, apiKey) {
+function llamaServer(model, log, tokensPerSecond, apiKey, context) {
     return createServer(async (request, response) => {
         const head = { 'access-control-allow-origin': request.headers.origin ?? '*', 'access-control-allow-headers': '*', 'access-control-allow-methods': 'GET, POST' };
         if (request.method === 'OPTIONS') return response.writeHead(200, head).end();
@@ -227,8 +227,10 @@ function llamaServer(model, log, tokensPerSecond, apiKey) {
         const asked = JSON.parse(await body(request));
         log.requests.push(asked);
         const question = asked.messages.at(-1).content;
-        const fail = (status, message) => response.writeHead(status, { ...head, 'content-type': 'application/json' }).end(JSON.stringify({ error: { code: status, message, type: 'invalid_request_error' } }));
+        const fail = (status, message, more = {}) => response.writeHead(status, { ...head, 'content-type': 'application/json' }).end(JSON.stringify({ error: { code: status, message, type: 'invalid_request_error', ...more } }));
         if (apiKey && request.headers['x-api-key'] !== apiKey) return fail(401, 'Invalid API Key');
+        const n_prompt_tokens = 100 * asked.messages.length, n_ctx = 100 * context;
+        if (n_prompt_tokens > n_ctx) return fail(400, 'too long', { type: 'exceed_context_size_error', n_prompt_tokens, n_ctx });
         if (/fail/.test(question)) return fail(400, 'the request exceeds the available context size <b>try increasing it</b>');
         const signal = { aborted: false };
         response.on('close', () => {
@@ -287,13 +289,14 @@ function changeSettings(model, text) {
 }
 
 /*
- * Start both servers. page: path of the built page. Ports 0: any free. withChat false: no llama-server; apiKey: what it wants.
+ * Start both servers. page: path of the built page. Ports 0: any free. withChat false: no llama-server; apiKey: what it wants;
+ * context: how many messages fit into it.
  * Gives { url, token, model, log: { posts, requests, aborted, readers }, stop() }.
  */
-export async function startMock({ page, port = 0, chatPort = 0, withChat = true, tokensPerSecond = 40, apiKey = '', token = randomBytes(12).toString('hex'), pid = 1000 + Math.floor(Math.random() * 30000) } = {}) {
+export async function startMock({ page, port = 0, chatPort = 0, withChat = true, tokensPerSecond = 40, apiKey = '', context = Infinity, token = randomBytes(12).toString('hex'), pid = 1000 + Math.floor(Math.random() * 30000) } = {}) {
     const model = makeModel(pid);
     const log = { posts: [], requests: [], aborted: 0 };
-    const llama = withChat ? llamaServer(model, log, tokensPerSecond, apiKey) : null;
+    const llama = withChat ? llamaServer(model, log, tokensPerSecond, apiKey, context) : null;
     const chat = llama ? { url: null, port: await listen(llama, chatPort) } : null;
     const html = readFileSync(page, 'utf8');
     const readers = new Set();

@@ -235,7 +235,7 @@ test('errors of the API are shown as what they are', async (t) => {
         assert.match(await lastAnswer(page).locator('.markdown').textContent(), /Why the cache/);
         assert.match(await error('cut'), /No connection|connection ended/);
         // An answer that failed with nothing is not sent along.
-        assert.ok(mock.log.requests.at(-1).messages.every((m) => m.content));
+        assert.deepEqual(mock.log.requests.at(-1).messages.map((m) => m.role), ['user', 'assistant', 'user']);
         await mock.stop();
         await page.waitForSelector('html[data-link="lost"]');
         assert.match(await error('anyone?'), /^No connection to llama-server at http:\/\/127\.0\.0\.1:\d+\.$/);
@@ -253,6 +253,21 @@ test('a llama-server with a key is asked with it', async (t) => {
         await answered(page);
         assert.equal(await lastAnswer(page).locator('h2').textContent(), 'Why the cache helps');
         assert.equal(await page.locator('#key-form').isVisible(), false);
+    });
+});
+
+test('a conversation longer than the context goes on without its oldest part', async (t) => {
+    await withPage(t, { mock: { context: 5, tokensPerSecond: 300 }, allowed: [/status of 400/] }, async (mock, page) => {
+        for (const question of ['one', 'two', 'three', 'four']) {
+            await ask(page, question);
+            await answered(page);
+            assert.equal(await lastAnswer(page).locator('h2').count(), 1, question);
+        }
+        assert.deepEqual(mock.log.requests.map((r) => r.messages.length), [1, 3, 5, 7, 3]);
+        assert.deepEqual(mock.log.requests.at(-1).messages.map((m) => m.role), ['user', 'assistant', 'user']);
+        assert.equal(mock.log.requests.at(-1).messages[0].content, 'three');
+        assert.match(await lastAnswer(page).locator('.note').textContent(), /^without the 4 oldest messages: the context is full; \d+ tokens/);
+        assert.equal(await page.locator('.message').count(), 8, 'all of it is still shown');
     });
 });
 
@@ -393,6 +408,7 @@ test('a step is shown in the seconds that it took', async (t) => {
             at(10, {});
             at(10.5, { read_bytes: 500 });
             at(11, { read_bytes: 1000 });
+            for (let t = 11.5; t < 16; t += 0.5) at(t, { read_bytes: 1000 });
             at(16, { tokens: 1, wall_seconds: 5, compute_seconds: 2, stall_seconds: 2.5, other_seconds: 0.25, bookkeeping_seconds: 0.25, read_bytes: 6000, hits: 30, misses: 10 });
             const one = h.columns();
             h.push({ pid: 2, uptime_seconds: 3, prompt: phase, generation: phase });
@@ -402,8 +418,8 @@ test('a step is shown in the seconds that it took', async (t) => {
         assert.deepEqual(tail(c.one.generation), [null, 0.2, 0.2, 0.2, 0.2, 0.2]);
         assert.deepEqual(tail(c.one.stall), [null, 2500, 2500, 2500, 2500, 2500]);
         assert.deepEqual(tail(c.one.other), [null, 500, 500, 500, 500, 500]);
-        assert.deepEqual(tail(c.one.bytes), [1000, 1000, 1000, 1000, 1000, 1000]);
-        assert.deepEqual(tail(c.one.hits), [null, 0.75, 0.75, 0.75, 0.75, 0.75]);
+        assert.deepEqual(tail(c.one.bytes), [1000, 0, 0, 0, 0, 5000]);
+        assert.deepEqual(tail(c.one.hits), [null, null, null, null, null, 0.75]);
         assert.deepEqual(tail(c.one.prompt), [null, null, null, null, null, null]);
         assert.ok(c.restarted.bytes.every((v) => v === null));
     });

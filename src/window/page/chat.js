@@ -110,17 +110,54 @@ const Chat = (() => {
         if (!on && focused === $('chat-stop')) $('chat-input').focus();
     }
 
-    /* What went wrong, of an answer that is not a stream. */
+    /* What went wrong, of an answer that is not a stream: llama-server's error object, with a message for people in any case. */
     async function refusal(response) {
         let text = '';
+        let error = {};
         try {
             text = await response.text();
-            const body = JSON.parse(text);
-            text = body.error?.message || (typeof body.error === 'string' ? body.error : '') || text;
+            error = JSON.parse(text).error ?? {};
+            if (typeof error === 'string') error = { message: error };
         } catch {
             // not JSON: the text itself
         }
-        return `llama-server says: ${text.trim().slice(0, 500) || response.statusText || 'nothing'} (${response.status})`;
+        const message = String(error.message || text.trim().slice(0, 500) || response.statusText || 'nothing');
+        return { ...error, message: `llama-server says: ${message} (${response.status})` };
+    }
+
+    /*
+     * Send the conversation; the response, when it is a stream. Where it has become longer than the context, its oldest
+     * part is left out, so that a quarter of the context or more is free for the answer; `notes.left` says so.
+     */
+    async function send(conversation, signal, notes) {
+        let left = 0;
+        for (;;) {
+            const response = await fetch(`${api}/v1/chat/completions`, {
+                method: 'POST',
+                headers: { 'content-type': 'application/json', ...(apiKey && { 'x-api-key': apiKey }) },
+                body: JSON.stringify({ messages: conversation.slice(left), stream: true }),
+                signal,
+                credentials: 'omit',
+            });
+            if (response.ok) {
+                if (left) notes.left = `without the ${left} oldest messages: the context is full`;
+                return response;
+            }
+            const error = await refusal(response);
+            if (response.status === 401) $('key-form').hidden = false;
+            const rest = conversation.length - left;
+            if (error.type !== 'exceed_context_size_error' || rest < 3) throw new Error(error.message);
+            const fits = Math.floor((0.75 * rest * error.n_ctx) / error.n_prompt_tokens) || 1;
+            left += 2 * Math.max(1, Math.ceil((rest - fits) / 2)); // questions with their answers
+            left = Math.min(left, conversation.length - 1);
+        }
+    }
+
+    /* The messages that are sent: questions with their answers, and the new question. What got no answer is left out. */
+    function conversation() {
+        return messages
+            .filter((m, i) => (m.role === 'assistant' ? m.content : i === messages.length - 1 || messages[i + 1].content))
+            .map(({ role, content }) => ({ role, content }));
     }
 
     /* The `data:` lines of a stream of server-sent events, as they come. */
@@ -146,16 +183,15 @@ const Chat = (() => {
     }
 
     /* One piece of an answer into the message. Throws with llama-server's message when it is an error. */
-    function take(message, piece) {
+    function take(message, piece, notes) {
         if (piece.error) throw new Error(`llama-server says: ${piece.error.message || JSON.stringify(piece.error)}`);
         const choice = piece.choices?.[0];
         if (choice?.delta?.content) message.content += choice.delta.content;
         if (choice?.delta?.reasoning_content) message.thought += choice.delta.reasoning_content;
-        if (choice?.finish_reason === 'length') message.note = 'cut off: no room for more';
+        if (choice?.finish_reason === 'length') notes.cut = 'cut off: the context is full';
         const t = piece.timings;
         if (t && Format.known(t.predicted_per_second)) {
-            const cut = message.note ? `${message.note}; ` : '';
-            message.note = `${cut}${t.predicted_n} tokens, ${Format.short(t.predicted_per_second)} tok/s; prompt ${t.prompt_n} tokens, ${Format.short(t.prompt_per_second)} tok/s`;
+            notes.speed = `${t.predicted_n} tokens, ${Format.short(t.predicted_per_second)} tok/s; prompt ${t.prompt_n} tokens, ${Format.short(t.prompt_per_second)} tok/s`;
         }
     }
 
@@ -169,8 +205,7 @@ const Chat = (() => {
         messages.push(question);
         save();
         place(question);
-        // What failed without a word is not part of the conversation: templates refuse empty answers.
-        const sent = messages.filter((m) => m.role === 'user' || m.content).map(({ role, content }) => ({ role, content }));
+        const asked = conversation();
         messages.push(answer);
         const article = place(answer);
         $('chat-log').scrollTop = $('chat-log').scrollHeight;
@@ -189,35 +224,29 @@ const Chat = (() => {
                 wait = Math.max(DRAW_MS, 30 * (performance.now() - t)); // a thirtieth of the time at most
             }, wait);
         };
+        const notes = {}; // what is said under the answer: left, cut, stopped, speed
         let stopped = false;
         let ended = false;
         try {
-            const response = await fetch(`${api}/v1/chat/completions`, {
-                method: 'POST',
-                headers: { 'content-type': 'application/json', ...(apiKey && { 'x-api-key': apiKey }) },
-                body: JSON.stringify({ messages: sent, stream: true }),
-                signal: request.signal,
-                credentials: 'omit',
-            });
-            if (response.status === 401) $('key-form').hidden = false;
-            if (!response.ok) throw new Error(await refusal(response));
+            const response = await send(asked, request.signal, notes);
             for await (const line of lines(response.body)) {
                 if (line === '[DONE]') {
                     ended = true;
                     break;
                 }
                 if (!line) continue;
-                take(answer, JSON.parse(line));
+                take(answer, JSON.parse(line), notes);
                 drawSoon();
             }
             if (!ended) throw new Error('The connection ended in the middle of the answer.');
         } catch (e) {
             stopped = request.signal.aborted;
-            if (stopped) answer.note = 'stopped';
+            if (stopped) notes.stopped = 'stopped';
             else if (e instanceof TypeError) answer.error = `No connection to llama-server at ${api}.`; // what fetch throws
             else if (e instanceof SyntaxError) answer.error = 'llama-server sent something that is not JSON.';
             else answer.error = e.message;
         }
+        answer.note = [notes.left, notes.cut, notes.stopped, notes.speed].filter(Boolean).join('; ');
         request.abort(); // after [DONE] the rest of the connection is of no use
         clearTimeout(timer);
         follow(() => draw(answer, article));
