@@ -102,16 +102,18 @@ test('a question is answered', async () => {
 
 test('numbers move during a generation, and stop stops it in the engine', async () => {
     await endless(view.page);
+    const first = await generated();
     await ask('Tell me a long story.');
+    const s = await until('a generation', async () => {
+        const now = await stats();
+        return now.phase === 'generation' && now.generation.tokens > first && now;
+    });
     const speed = await until('tokens per second', () => number('#t-gen'));
     assert.ok(speed > 0);
-    const first = await generated();
-    await until('more tokens', async () => (await generated()) > first);
+    await until('more tokens', async () => (await generated()) > s.generation.tokens);
     for (const chart of ['c-gen', 'c-time', 'c-disk', 'c-hit']) {
         await until(`values in ${chart}`, async () => (await view.page.locator(`#${chart} .key b`).first().textContent()) !== '–');
     }
-    const s = await stats();
-    assert.equal(s.phase, 'generation');
     const sum = s.generation.compute_seconds + s.generation.stall_seconds + s.generation.other_seconds + s.generation.bookkeeping_seconds;
     assert.ok(Math.abs(sum - s.generation.wall_seconds) < 0.01 * s.generation.wall_seconds + 0.01, `${sum} of ${s.generation.wall_seconds}`);
     await until('a map with experts in memory', async () => /^[1-9][\d\u202f]* of /.test(await text('#map-cell')));
