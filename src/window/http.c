@@ -331,7 +331,7 @@ static int http_listen(struct window *w, struct sluice_error *err) {
 /* The address to print: where it listens on all, one that other machines reach, if there is one. */
 static void http_print(struct window *w) {
     const struct plan_address *a = &w->guard.address;
-    char host[INET6_ADDRSTRLEN];
+    char host[sizeof a->host];
     struct ifaddrs *all = NULL;
     bool v6 = a->v6;
     snprintf(host, sizeof host, "%s", a->host);
