@@ -16,8 +16,8 @@ dompurify) # safe HTML: src/window/page
     version=3.5.0
     sha512='LYC0ZkE8P1V42JsRYTwMdme/2ET8SpOc5AA2eOFjP/IadvRd2fwiT4TVz5vkfy0XUx12aS2UaRkTnfVPNOv9vw==' ;;
 playwright-core) # a browser by remote control: tests/page
-    version=1.65.1
-    sha512='hqPpz7blSMPxWVdoeE1yiBSzXsKiVOd2k+kjCvmUywD2GPO2Dd9HfcWnq9NN0GHbNZDFgZ9JfBFr+X5/BLo0qw==' ;;
+    version=1.57.0 # later ones want a newer Node.js than Debian 12 has
+    sha512='agTcKlMw/mjBWOnD6kFZttAAGHgi/Nw0CZ2o6JqWSbMlI219lAFLZZCyqByTsvVAJq5XA5H8cA6PrvBRpBWEuQ==' ;;
 openai) # client of an OpenAI-compatible API: tests/server
     version=6.9.0
     sha512='n2sJRYmM+xfJ0l3OfH8eNnIyv3nQY7L08gZQu3dw6wSdfPtKAk92L83M2NIP5SS8Cl/bsBBG3yKzEOjkx0O+7A==' ;;
