@@ -6,6 +6,18 @@
 set -euo pipefail
 
 case ${1:-} in
+uplot) # charts: src/window/page
+    version=1.6.32
+    sha512='KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==' ;;
+marked) # Markdown: src/window/page
+    version=18.2.1
+    sha512='ii4bxCTCqqwpT86XZWgJNs+ZnAIZksmLGYMViWA7PDIXYIeNo1x6cDdX3JOip9NM/cI6p8z57FxliACboTruMA==' ;;
+dompurify) # safe HTML: src/window/page
+    version=3.5.0
+    sha512='LYC0ZkE8P1V42JsRYTwMdme/2ET8SpOc5AA2eOFjP/IadvRd2fwiT4TVz5vkfy0XUx12aS2UaRkTnfVPNOv9vw==' ;;
+playwright-core) # a browser by remote control: tests/page
+    version=1.57.0 # later ones want a newer Node.js than Debian 12 has
+    sha512='agTcKlMw/mjBWOnD6kFZttAAGHgi/Nw0CZ2o6JqWSbMlI219lAFLZZCyqByTsvVAJq5XA5H8cA6PrvBRpBWEuQ==' ;;
 openai) # client of an OpenAI-compatible API: tests/server
     version=6.9.0
     sha512='n2sJRYmM+xfJ0l3OfH8eNnIyv3nQY7L08gZQu3dw6wSdfPtKAk92L83M2NIP5SS8Cl/bsBBG3yKzEOjkx0O+7A==' ;;
@@ -16,7 +28,8 @@ name=$1
 die() { echo "npm-package: $*" >&2; exit 1; }
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sluice/npm
-dir=$cache/$name-$version
+key=$(printf '%s' "$sha512" | sha256sum | cut -c1-12)
+dir=$cache/$name-$version-$key # with the checksum: what another one pinned is not taken for it
 mkdir -p "$cache"
 exec 9>"$cache/.lock"
 flock 9

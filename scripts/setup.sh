@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Install what building (setup.sh build) or testing (setup.sh test) needs, on Debian and its kin.
 # Installs only when it may (root, or sudo without a password); otherwise prints the one line to
-# run and ends with 1. Does nothing, quickly, when all is there. For testing, npm packages that tests use as
-# clients are fetched as well (scripts/npm-package.sh).
+# run and ends with 1. Does nothing, quickly, when all is there. npm packages are fetched as well: those that the
+# window's page is made of, and for testing those that tests use as clients (scripts/npm-package.sh).
 set -euo pipefail
 
 build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev libmicrohttpd-dev liburing-dev libncurses-dev libxxhash-dev)
-test=(libcmocka-dev curl clang-format util-linux procps)
+test=(libcmocka-dev curl clang-format util-linux procps chromium)
 
 case ${1:-} in
 build) packages=("${build[@]}") ;;
 test) packages=("${build[@]}" "${test[@]}") ;;
-*) sed -n '2,4p' "$0" >&2; exit 2 ;;
+*) sed -n '2,5p' "$0" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then
@@ -23,11 +23,14 @@ missing=()
 for p in "${packages[@]}"; do
     # npm may come without the Debian package (a newer Node.js): the command is what counts.
     if [ "$p" = npm ] && command -v npm >/dev/null; then continue; fi
+    # The same for a browser that was named (tests/page/run.sh).
+    if [ "$p" = chromium ] && [ -n "${CHROMIUM:-}" ]; then continue; fi
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing+=("$p")
 done
-# The client of tests/server.
 npm_packages() {
-    [ "$1" != test ] || "$(dirname "$0")/npm-package.sh" openai >/dev/null
+    local name names=(uplot marked dompurify)
+    [ "$1" != test ] || names+=(playwright-core openai)
+    for name in "${names[@]}"; do "$(dirname "$0")/npm-package.sh" "$name" >/dev/null; done
 }
 if [ ${#missing[@]} -eq 0 ]; then
     npm_packages "$1"
