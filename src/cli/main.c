@@ -23,6 +23,7 @@ static const struct command commands[] = {
     {"eval", "what a setting costs: perplexity, and the distance to the lossless run", cli_eval},
     {"replay", "what other cache sizes and policies would have read: route traces", cli_replay},
     {"info", "what a model needs: experts, bytes per token, dense bytes", cli_info},
+    {"plan", "will it fit, and how fast will it be: before anything is loaded", cli_plan},
     {"top", "watch the processes that stream", cli_top},
 };
 
@@ -54,7 +55,7 @@ int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : NULL;
     if (!name) {
         return cli_fail(CLI_EXIT_USAGE, "sluice",
-                        "no command: one of run, chat, exec, bench, eval, replay, info, top (see sluice --help)");
+                        "no command: one of run, chat, exec, bench, eval, replay, info, plan, top (see sluice --help)");
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         return print_help();
@@ -68,6 +69,6 @@ int main(int argc, char **argv) {
         }
     }
     return cli_fail(CLI_EXIT_USAGE, "sluice",
-                    "unknown command %s: one of run, chat, exec, bench, eval, replay, info, top (see sluice --help)",
+                    "unknown command %s: one of run, chat, exec, bench, eval, replay, info, plan, top (see sluice --help)",
                     name);
 }
