@@ -1,8 +1,8 @@
 /*
  * demand.c - see demand.h.
  *
- * Apart from budget.c so that a plan of a model that is not loaded (runner/dry.c), whose bank is made from the headers of
- * its files, asks by the same arithmetic as the engine.
+ * Apart from budget.c so that a plan of a model that is not loaded (runner/dry.c), whose bank is made from the headers
+ * of its files, asks by the same arithmetic as the engine.
  */
 #include "backend/demand.h"
 

@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
             return commands[i].run(argc - 1, argv + 1);
         }
     }
-    return cli_fail(CLI_EXIT_USAGE, "sluice",
-                    "unknown command %s: one of run, chat, exec, bench, eval, replay, info, plan, top (see sluice --help)",
-                    name);
+    return cli_fail(
+        CLI_EXIT_USAGE, "sluice",
+        "unknown command %s: one of run, chat, exec, bench, eval, replay, info, plan, top (see sluice --help)", name);
 }

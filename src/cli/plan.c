@@ -2,10 +2,10 @@
  * plan.c - `sluice plan`: will it fit, how will it run, how fast, before anything is loaded.
  *
  * Nothing here has a rule of its own. How much memory: llama.cpp's arithmetic and the memory plan of the engine
- * (runner/dry.c, plan/ledger.c), which `run` and `chat` ask at their first token. How fast the disk is: the engine's own lanes on this
- * file's experts (runner/probe.c). How fast the processor is: ggml's kernels on weights of these shapes (runner/speed.c). What
- * follows for tokens per second: plan/predict.c. This file asks them in an order in which they do not disturb each other: memory
- * first, because what the probes leave behind would count as the program's.
+ * (runner/dry.c, plan/ledger.c), which `run` and `chat` ask at their first token. How fast the disk is: the engine's
+ * own lanes on this file's experts (runner/probe.c). How fast the processor is: ggml's kernels on weights of these
+ * shapes (runner/speed.c). What follows for tokens per second: plan/predict.c. This file asks them in an order in which
+ * they do not disturb each other: memory first, because what the probes leave behind would count as the program's.
  *
  * What cannot be found out is not guessed. A reason takes its place, and whatever depends on it is unknown too.
  */
@@ -25,13 +25,13 @@
 #include "plan/ledger.h"
 
 enum {
-    PLAN_PROMPT = 512,  /* tokens of the prompt that is planned for */
+    PLAN_PROMPT = 512,    /* tokens of the prompt that is planned for */
     PLAN_CTX_LEAST = 512, /* tokens: no smaller context is proposed */
 };
 
-static const double PLAN_SPEED_SECONDS = 0.8;                        /* computing made-up tokens */
-static const uint64_t PLAN_POOL = 256ull << 20;                      /* bytes of made-up weights at most */
-static const double PLAN_DISK_SLOW = 0.8, PLAN_DISK_FAST = 1.15;     /* what a run may find beside the probe's extremes */
+static const double PLAN_SPEED_SECONDS = 0.8;                    /* computing made-up tokens */
+static const uint64_t PLAN_POOL = 256ull << 20;                  /* bytes of made-up weights at most */
+static const double PLAN_DISK_SLOW = 0.8, PLAN_DISK_FAST = 1.15; /* what a run may find beside the probe's extremes */
 static const double PLAN_COMPUTE_SLOW = 1.2, PLAN_COMPUTE_FAST = 0.9; /* the same, of the median token's seconds */
 
 #define FIELD(name) offsetof(struct cli_config, name)
@@ -114,14 +114,12 @@ static void find_sizes(struct outlook *p) {
     }
 }
 
-static int dry_run(const struct outlook *p, uint32_t n_ctx, struct sluice_dry *dry, struct sluice_error *err) {
-    struct sluice_log log = p->log;
-    (void)log;
+static int dry_run(struct outlook *p, uint32_t n_ctx, struct sluice_dry *dry, struct sluice_error *err) {
     const struct sluice_dry_params params = {
         .gguf = p->gguf,
         .info = &p->info,
         .settings = &p->settings,
-        .log = (struct sluice_log *)&p->log,
+        .log = &p->log,
         .tokens = p->tokens,
         .n_ctx = n_ctx,
         .n_threads = p->threads,
@@ -130,8 +128,8 @@ static int dry_run(const struct outlook *p, uint32_t n_ctx, struct sluice_dry *d
 }
 
 /* The plan with other settings for the cache, and the slot memory that the engine would cut. */
-static int plan_with(const struct outlook *p, const struct sluice_dry *dry, enum sluice_cache_mode cache, uint64_t bytes,
-                     struct sluice_plan *memory, uint64_t *budget, struct sluice_error *err) {
+static int plan_with(const struct outlook *p, const struct sluice_dry *dry, enum sluice_cache_mode cache,
+                     uint64_t bytes, struct sluice_plan *memory, uint64_t *budget, struct sluice_error *err) {
     struct sluice_settings s = p->settings;
     uint64_t cut = 0;
     s.cache = cache;
@@ -153,12 +151,14 @@ static void say_streaming(struct outlook *p, uint64_t budget) {
                  "no memory is left for a cache: every expert is read each time it is used");
         return;
     }
-    snprintf(p->mode_why, sizeof p->mode_why, "a cache of %.0f MiB holds %.0f %% of the experts, the others are read when they are used",
-             (double)p->memory.cache_bytes / mib, 100 * (double)p->memory.cache_bytes / (double)(p->all_bytes ? p->all_bytes : 1));
+    snprintf(p->mode_why, sizeof p->mode_why,
+             "a cache of %.0f MiB holds %.0f %% of the experts, the others are read when they are used",
+             (double)p->memory.cache_bytes / mib,
+             100 * (double)p->memory.cache_bytes / (double)(p->all_bytes ? p->all_bytes : 1));
 }
 
 /* The largest context that fits, halving; 0: none. */
-static uint32_t find_smaller(const struct outlook *p) {
+static uint32_t find_smaller(struct outlook *p) {
     struct sluice_plan memory;
     uint64_t budget;
     for (uint32_t n = p->dry.n_ctx / 2; n >= PLAN_CTX_LEAST && !cli_interrupted(); n /= 2) {
@@ -330,7 +330,8 @@ static void measure_speed(struct outlook *p, struct cli_progress *progress) {
     const double mid = p->speed.token_s;
     p->input.compute_s.mid = mid;
     p->input.compute_s.low = mid * PLAN_COMPUTE_SLOW;
-    p->input.compute_s.high = p->speed.fastest_s < mid * PLAN_COMPUTE_FAST ? p->speed.fastest_s : mid * PLAN_COMPUTE_FAST;
+    p->input.compute_s.high =
+        p->speed.fastest_s < mid * PLAN_COMPUTE_FAST ? p->speed.fastest_s : mid * PLAN_COMPUTE_FAST;
     p->input.graph_s = p->speed.graph_s;
 }
 
@@ -386,7 +387,10 @@ static int list_rows(struct outlook *p, bool add) {
         }
         if (add) {
             bytes = all ? p->all_bytes : bytes;
-            add_row(p, item, is_auto ? p->settings.cache : bytes ? SLUICE_CACHE_FIXED : SLUICE_CACHE_OFF,
+            add_row(p, item,
+                    is_auto ? p->settings.cache
+                    : bytes ? SLUICE_CACHE_FIXED
+                            : SLUICE_CACHE_OFF,
                     is_auto ? p->settings.cache_bytes : bytes, is_auto);
         }
         at = at[n] ? at + n + 1 : NULL;
@@ -458,7 +462,7 @@ static void write_command(struct outlook *p) {
     char *line = p->command;
     const size_t cap = sizeof p->command;
     const char *model = p->gguf->shards[0].path;
-    if ((p->mode != PLAN_STREAMING && p->mode != PLAN_RESIDENT && !p->smaller_ctx) || p->present_bytes < p->whole_bytes ||
+    if ((p->mode != PLAN_STREAMING && p->mode != PLAN_RESIDENT && !p->smaller_ctx) ||
         strlen(model) > SLUICE_PATH_MAX / 2) {
         return;
     }
@@ -539,7 +543,7 @@ static int make(struct outlook *p, struct cli_progress *progress) {
 
 int cli_plan(int argc, char **argv) {
     struct cli_config config;
-    struct cli_progress progress;
+    struct cli_progress progress = {0};
     int rc = cli_parse(&command, argc, argv, &config);
     if (rc || config.help) {
         return rc ? rc : cli_help(&command);

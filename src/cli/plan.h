@@ -35,20 +35,20 @@ enum outlook_mode {
 
 /* Disk speed with so many reads in flight. */
 struct outlook_lanes {
-    uint32_t lanes;          /* reads in flight */
+    uint32_t lanes;           /* reads in flight */
     double rate[PLAN_ROUNDS]; /* bytes per second, ascending; n of them */
-    uint32_t n;              /* measured */
+    uint32_t n;               /* measured */
 };
 
 /* One cache. */
 struct outlook_row {
-    char name[32];             /* "auto", "all", "2000 MiB", "0" */
-    uint64_t cache_bytes;      /* slot memory that the engine would cut; 0: none is kept between uses */
-    uint64_t total_bytes;      /* memory of the process with it; 0: not known */
-    bool fits;                 /* within the limit */
-    bool is_auto;              /* what a run takes by itself */
-    char why_not[PLAN_TEXT];   /* why it does not fit; "" */
-    struct predict_row speed;  /* prediction */
+    char name[32];            /* "auto", "all", "2000 MiB", "0" */
+    uint64_t cache_bytes;     /* slot memory that the engine would cut; 0: none is kept between uses */
+    uint64_t total_bytes;     /* memory of the process with it; 0: not known */
+    bool fits;                /* within the limit */
+    bool is_auto;             /* what a run takes by itself */
+    char why_not[PLAN_TEXT];  /* why it does not fit; "" */
+    struct predict_row speed; /* prediction */
 };
 
 /* Where a number comes from. */
@@ -56,12 +56,12 @@ enum outlook_source { PLAN_NOT_KNOWN, PLAN_MEASURED, PLAN_DERIVED, PLAN_ASSUMED 
 
 /* A row of the table. */
 struct outlook_fact {
-    const char *key;         /* in JSON */
-    const char *label;       /* for people */
-    const char *unit;        /* "bytes", "tokens", "seconds", ...; "" for a bare count */
-    double value;            /* nothing, with PLAN_NOT_KNOWN */
+    const char *key;            /* in JSON */
+    const char *label;          /* for people */
+    const char *unit;           /* "bytes", "tokens", "seconds", ...; "" for a bare count */
+    double value;               /* nothing, with PLAN_NOT_KNOWN */
     enum outlook_source source; /* see above */
-    const char *how;         /* in what way, or why it is not known; points into struct outlook or is static */
+    const char *how;            /* in what way, or why it is not known; points into struct outlook or is static */
 };
 
 struct outlook {
@@ -75,29 +75,29 @@ struct outlook {
     uint64_t present_bytes;          /* of the files, what is there */
     uint64_t whole_bytes;            /* of the files, what there is when they are complete */
 
-    struct sluice_dry dry;        /* memory; valid if dry_why is "" */
-    char dry_why[PLAN_TEXT];      /* why there is none */
-    struct sluice_plan memory;    /* the memory plan that a run makes; valid if has_memory */
-    bool has_memory;              /* see above: it fits, or it does not and the rows are told anyway */
-    uint64_t all_bytes;           /* slot memory of all experts; 0: not known */
-    enum outlook_mode mode;          /* how it will run */
-    char mode_why[PLAN_TEXT];     /* why, in words */
-    uint32_t smaller_ctx;         /* a context with which it fits, where it does not with the one asked for; 0: none */
+    struct sluice_dry dry;     /* memory; valid if dry_why is "" */
+    char dry_why[PLAN_TEXT];   /* why there is none */
+    struct sluice_plan memory; /* the memory plan that a run makes; valid if has_memory */
+    bool has_memory;           /* see above: it fits, or it does not and the rows are told anyway */
+    uint64_t all_bytes;        /* slot memory of all experts; 0: not known */
+    enum outlook_mode mode;    /* how it will run */
+    char mode_why[PLAN_TEXT];  /* why, in words */
+    uint32_t smaller_ctx;      /* a context with which it fits, where it does not with the one asked for; 0: none */
 
     struct outlook_lanes lanes[PLAN_LANES_MAX]; /* disk */
-    size_t n_lanes;                          /* of them; 0: not measured */
-    char disk_why[PLAN_TEXT];                /* why not */
+    size_t n_lanes;                             /* of them; 0: not measured */
+    char disk_why[PLAN_TEXT];                   /* why not */
 
-    struct sluice_speed speed;  /* processor; valid if speed_why is "" */
-    char speed_why[PLAN_TEXT];  /* why there is none */
+    struct sluice_speed speed; /* processor; valid if speed_why is "" */
+    char speed_why[PLAN_TEXT]; /* why there is none */
 
-    struct predict_input input;           /* what the predictions came from */
-    struct predict_row resident;          /* stock llama.cpp with everything in memory */
-    bool resident_fits;                   /* it would be */
-    uint64_t resident_bytes;              /* memory of that; 0: not known */
-    struct outlook_row rows[PLAN_ROWS_MAX];  /* by cache, ascending but for those asked for by --budgets */
-    size_t n_rows;                        /* of them */
-    char command[PLAN_COMMAND];           /* ready to copy; "": there is none */
+    struct predict_input input;             /* what the predictions came from */
+    struct predict_row resident;            /* stock llama.cpp with everything in memory */
+    bool resident_fits;                     /* it would be */
+    uint64_t resident_bytes;                /* memory of that; 0: not known */
+    struct outlook_row rows[PLAN_ROWS_MAX]; /* by cache, ascending but for those asked for by --budgets */
+    size_t n_rows;                          /* of them */
+    char command[PLAN_COMMAND];             /* ready to copy; "": there is none */
 };
 
 /* The table of facts. Returns how many were written to f[PLAN_FACTS_MAX]. */

@@ -56,7 +56,8 @@ static json_t *range_json(const struct predict_range *r) {
     }
     json_t *o = json_object();
     const bool up = r->low <= r->high;
-    const bool ok = cli_json_put(o, "low", json_real(up ? r->low : r->high)) && cli_json_put(o, "mid", json_real(r->mid)) &&
+    const bool ok = cli_json_put(o, "low", json_real(up ? r->low : r->high)) &&
+                    cli_json_put(o, "mid", json_real(r->mid)) &&
                     cli_json_put(o, "high", json_real(up ? r->high : r->low));
     return cli_json_whole(o, ok);
 }
@@ -68,7 +69,8 @@ static json_t *lanes_json(const struct outlook *p) {
         const struct outlook_lanes *l = &p->lanes[i];
         const struct predict_range r = {.low = l->rate[0], .mid = l->rate[l->n / 2], .high = l->rate[l->n - 1]};
         json_t *o = json_object();
-        o = cli_json_whole(o, cli_json_count(o, "lanes", l->lanes) && cli_json_put(o, "bytes_per_second", range_json(&r)) &&
+        o = cli_json_whole(o, cli_json_count(o, "lanes", l->lanes) &&
+                                  cli_json_put(o, "bytes_per_second", range_json(&r)) &&
                                   cli_json_put(o, "source", json_string("measured")));
         ok = json_array_append_new(list, o) == 0;
     }
@@ -80,18 +82,21 @@ static json_t *why_unknown(const struct outlook *p, const struct predict_row *r)
     if (r->tokens_per_s.mid >= 0) {
         return json_null();
     }
-    return text_or_null(p->speed_why[0] ? p->speed_why : p->disk_why[0] ? p->disk_why : "it is not known how many bytes a token reads");
+    return text_or_null(p->speed_why[0]  ? p->speed_why
+                        : p->disk_why[0] ? p->disk_why
+                                         : "it is not known how many bytes a token reads");
 }
 
 static json_t *row_json(const struct outlook *p, const struct outlook_row *r) {
     json_t *o = json_object();
-    const bool ok = cli_json_put(o, "name", json_string(r->name)) && cli_json_put(o, "auto", json_boolean(r->is_auto)) &&
-                    cli_json_count(o, "cache_bytes", r->cache_bytes) &&
-                    cli_json_put(o, "memory_bytes", r->total_bytes ? json_integer((json_int_t)r->total_bytes) : json_null()) &&
-                    cli_json_put(o, "fits", json_boolean(r->fits)) && cli_json_put(o, "why_not", text_or_null(r->why_not)) &&
-                    cli_json_put(o, "tokens_per_second", range_json(&r->speed.tokens_per_s)) &&
-                    cli_json_put(o, "read_bytes_per_token", range_json(&r->speed.read_bytes)) &&
-                    cli_json_put(o, "source", json_string("derived")) && cli_json_put(o, "reason", why_unknown(p, &r->speed));
+    const bool ok =
+        cli_json_put(o, "name", json_string(r->name)) && cli_json_put(o, "auto", json_boolean(r->is_auto)) &&
+        cli_json_count(o, "cache_bytes", r->cache_bytes) &&
+        cli_json_put(o, "memory_bytes", r->total_bytes ? json_integer((json_int_t)r->total_bytes) : json_null()) &&
+        cli_json_put(o, "fits", p->has_memory ? json_boolean(r->fits) : json_null()) && cli_json_put(o, "why_not", text_or_null(r->why_not)) &&
+        cli_json_put(o, "tokens_per_second", range_json(&r->speed.tokens_per_s)) &&
+        cli_json_put(o, "read_bytes_per_token", range_json(&r->speed.read_bytes)) &&
+        cli_json_put(o, "source", json_string("derived")) && cli_json_put(o, "reason", why_unknown(p, &r->speed));
     return cli_json_whole(o, ok);
 }
 
@@ -106,10 +111,12 @@ static json_t *rows_json(const struct outlook *p) {
 
 static json_t *resident_json(const struct outlook *p) {
     json_t *o = json_object();
-    const bool ok = cli_json_put(o, "memory_bytes", p->resident_bytes ? json_integer((json_int_t)p->resident_bytes) : json_null()) &&
+    const bool ok = cli_json_put(o, "memory_bytes",
+                                 p->resident_bytes ? json_integer((json_int_t)p->resident_bytes) : json_null()) &&
                     cli_json_put(o, "fits", p->resident_bytes ? json_boolean(p->resident_fits) : json_null()) &&
                     cli_json_put(o, "tokens_per_second", range_json(&p->resident.tokens_per_s)) &&
-                    cli_json_put(o, "source", json_string("derived")) && cli_json_put(o, "reason", why_unknown(p, &p->resident));
+                    cli_json_put(o, "source", json_string("derived")) &&
+                    cli_json_put(o, "reason", why_unknown(p, &p->resident));
     return cli_json_whole(o, ok);
 }
 
@@ -123,8 +130,8 @@ static json_t *plan_json(const struct outlook *p) {
                     cli_json_put(o, "why", clean_string(p->mode_why)) && cli_json_put(o, "facts", facts_json(p)) &&
                     cli_json_put(o, "memory", p->has_memory ? cli_plan_json(&p->memory) : json_null()) &&
                     cli_json_put(o, "disk", p->n_lanes ? lanes_json(p) : json_null()) &&
-                    cli_json_put(o, "disk_reason", text_or_null(p->disk_why)) && cli_json_put(o, "budgets", rows_json(p)) &&
-                    cli_json_put(o, "resident", resident_json(p)) &&
+                    cli_json_put(o, "disk_reason", text_or_null(p->disk_why)) &&
+                    cli_json_put(o, "budgets", rows_json(p)) && cli_json_put(o, "resident", resident_json(p)) &&
                     cli_json_put(o, "smaller_context", p->smaller_ctx ? json_integer(p->smaller_ctx) : json_null()) &&
                     cli_json_put(o, "command", text_or_null(p->command));
     return cli_json_whole(o, ok);

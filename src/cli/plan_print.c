@@ -86,7 +86,8 @@ static void print_rows(const struct outlook *p, FILE *out) {
         const struct outlook_row *r = &p->rows[i];
         range_text(&r->speed.tokens_per_s, 1, speed_format(&r->speed.tokens_per_s), speed, sizeof speed);
         range_text(&r->speed.read_bytes, MIB, bytes_format(&r->speed.read_bytes), bytes, sizeof bytes);
-        snprintf(cache, sizeof cache, r->cache_bytes < 100 * 1024 * 1024 ? "%.1f" : "%.0f", (double)r->cache_bytes / MIB);
+        snprintf(cache, sizeof cache, r->cache_bytes < 100 * 1024 * 1024 ? "%.1f" : "%.0f",
+                 (double)r->cache_bytes / MIB);
         snprintf(total, sizeof total, "%.0f", (double)r->total_bytes / MIB);
         fprintf(out, "  %-12s%10s%12s%28s%26s%s\n", r->name, cache, r->total_bytes ? total : "-", speed, bytes,
                 r->fits ? "" : "  does not fit");
@@ -104,7 +105,8 @@ void outlook_print(const struct outlook *p, FILE *out) {
     print_lanes(p, out);
     print_rows(p, out);
     if (p->command[0]) {
-        fprintf(out, "\n%s\n  %s\n", p->smaller_ctx ? "It fits with a smaller context:" : "Recommended:", p->command);
+        fprintf(out, "\n%s%s\n  %s\n", p->smaller_ctx ? "It fits with a smaller context" : "Recommended",
+                p->present_bytes < p->whole_bytes ? ", when the download is complete:" : ":", p->command);
     }
     if (p->mode == PLAN_RESIDENT && p->info.expert_tensors && p->command[0]) {
         fprintf(out, "  (each expert is read when it is first used; with --resident all are read at the start)\n");

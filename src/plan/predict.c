@@ -6,12 +6,13 @@
  *
  * Misses. Routing is not known before a model runs. If it had no locality at all, a cache with a share f of the experts
  * would miss 1 - f; real routings repeat, some much more than others. So the expectation comes from recorded routings
- * sent through the engine's own policy (`sluice replay`, docs/plan.md says how), those of models with a similar number of
- * experts per expert used counting more, since that ratio says how much of the bank a token touches. What the range is made
- * of is the two extremes: no locality, and the most local of the recordings.
+ * sent through the engine's own policy (`sluice replay`, docs/plan.md says how), those of models with a similar number
+ * of experts per expert used counting more, since that ratio says how much of the bank a token touches. What the range
+ * is made of is the two extremes: no locality, and the most local of the recordings.
  *
- * Reading ahead reads more than it uses. In the runs of docs/benchmarks.md ("Generation inside 6 GiB", "What the parts gain")
- * the surplus was about 7 % of a token's bytes, less where the disk has no idle time or nearly nothing is missing.
+ * Reading ahead reads more than it uses. In the runs of docs/benchmarks.md ("Generation inside 6 GiB", "What the parts
+ * gain") the surplus was about 7 % of a token's bytes, less where the disk has no idle time or nearly nothing is
+ * missing.
  *
  * Overlap. A token takes the longer of computing and reading, and a share of the shorter that does not hide: the first
  * read of a block waits for the router, and the router for the block before. Constants below, from the same runs.
@@ -24,9 +25,9 @@
 /* ---- measured constants ----------------------------------------------------------------------- */
 
 /*
- * Share of the shorter of reading and computing that does not hide. From docs/benchmarks.md, "Generation inside 6 GiB" and "What
- * the parts gain" (2026-11-30), (token - longer) / shorter: with lookahead 0.0 to 0.18 at 500 to 4000 MiB, without 0.36 to
- * 0.57, without a cache, where nothing is read ahead, 0.6.
+ * Share of the shorter of reading and computing that does not hide. From docs/benchmarks.md, "Generation inside 6 GiB"
+ * and "What the parts gain" (2026-11-30), (token - longer) / shorter: with lookahead 0.0 to 0.18 at 500 to 4000 MiB,
+ * without 0.36 to 0.57, without a cache, where nothing is read ahead, 0.6.
  */
 static const struct predict_range UNHIDDEN_AHEAD = {.low = 0.35, .mid = 0.12, .high = 0.0};
 static const struct predict_range UNHIDDEN_DEMAND = {.low = 0.8, .mid = 0.5, .high = 0.25};
@@ -34,10 +35,12 @@ static const struct predict_range UNHIDDEN_DEMAND = {.low = 0.8, .mid = 0.5, .hi
 /* Processor seconds per byte read directly by four threads: 0.052 s per GiB (docs/benchmarks.md, "Lanes"). */
 static const double READ_CPU_S = 0.052 / (1024.0 * 1024 * 1024);
 
-/* A token without misses, streamed against resident: 50.1 to 48.2 ms (docs/benchmarks.md, "Everything in the cache"). */
+/* A token without misses, streamed against resident: 50.1 to 48.2 ms (docs/benchmarks.md, "Everything in the cache").
+ */
 static const double STREAMED = 1.04;
 
-/* Small computations that a streamed block starts beside what the resident graph does: its own, and the rest's again. */
+/* Small computations that a streamed block starts beside what the resident graph does: its own, and the rest's again.
+ */
 static const double BLOCK_STARTS = 3;
 
 /* What lookahead reads for nothing: at most this share of a token's bytes, of what is missing, and of what is there. */
@@ -49,13 +52,14 @@ enum { CURVE_POINTS = 6 };
 static const double curve_share[CURVE_POINTS] = {0.0, 0.03, 0.06, 0.12, 0.25, 0.5};
 
 /*
- * What a recorded routing misses, share of a token's bytes, at each point; at 1 it is 0. `sluice replay TRACE --policy cycle
+ * What a recorded routing misses, share of a token's bytes, at each point; at 1 it is 0. `sluice replay TRACE --policy
+ * cycle
  * --divide pool`, generation, 2026-11-30; docs/plan.md has the command and where the traces come from.
  */
 static const struct curve {
-    const char *name;             /* for the reader */
-    double ratio;                 /* experts per expert used */
-    double misses[CURVE_POINTS];  /* see above */
+    const char *name;            /* for the reader */
+    double ratio;                /* experts per expert used */
+    double misses[CURVE_POINTS]; /* see above */
 } curves[] = {
     {"Qwen3-30B-A3B, 6 of 128", 21.3, {1, 0.71, 0.57, 0.375, 0.165, 0.05}},
     {"Gemma-4-26B-A4B, 6 of 128", 21.3, {1, 0.68, 0.52, 0.34, 0.16, 0.05}},
@@ -66,7 +70,8 @@ static const struct curve {
 
 enum { CURVES = sizeof curves / sizeof curves[0] };
 
-/* How fast the weight of a recording falls with the distance of its ratio: standard deviation of a natural logarithm. */
+/* How fast the weight of a recording falls with the distance of its ratio: standard deviation of a natural logarithm.
+ */
 static const double CURVE_NEAR = 0.35;
 
 /* ---- misses ----------------------------------------------------------------------------------- */
@@ -114,7 +119,8 @@ static double bytes_read(const struct predict_input *in, double missing, bool ah
 }
 
 /* Seconds of a token that reads `bytes`; negative: not known. */
-static double token_seconds(const struct predict_input *in, double compute_s, double bytes, double disk, double unhidden) {
+static double token_seconds(const struct predict_input *in, double compute_s, double bytes, double disk,
+                            double unhidden) {
     if (compute_s <= 0 || (bytes > 0 && disk <= 0)) {
         return -1;
     }

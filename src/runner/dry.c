@@ -7,14 +7,13 @@
  * (no_alloc, which llama-server's --fit uses). Our device is registered, so the graph is cut as it will be when
  * it streams; the micro-batch is chosen by the very loop of context.c and ubatch.c. Some 50 milliseconds per context.
  *
- * The results are told in the log only (llama.h has no function for them), so its lines are read: the format is that of
- * the pinned release (docs/seam.md, 26). A line that is not there leaves a number unknown, never wrong.
+ * The results are told in the log only (llama.h has no function for them), so its lines are read: heard.c.
  *
  * An incomplete file is refused by llama.cpp. Only its header matters here, so a sparse file of the right size
  * with that header stands in for it: no byte of the data is ever asked for.
  *
- * What this process has in memory afterwards (program, libraries, vocabulary, the model's description) is what a run has; the KV
- * cache, which a run writes to, and the buffers, which it has not touched yet, are added.
+ * What this process has in memory afterwards (program, libraries, vocabulary, the model's description) is what a run
+ * has; the KV cache, which a run writes to, and the buffers, which it has not touched yet, are added.
  */
 #include "runner/dry.h"
 
@@ -28,6 +27,7 @@
 #include <unistd.h>
 
 #include "backend/demand.h"
+#include "runner/heard.h"
 #include "runner/internal.h"
 #include "runner/ubatch.h"
 #include "stream/bank.h"
@@ -38,98 +38,10 @@ enum {
     DRY_COPY = 256 * 1024, /* bytes copied at a time */
 };
 
-static const double DRY_MIB = 1024 * 1024;
-
 /* ---- what llama.cpp tells --------------------------------------------------------------------- */
 
-/* The number after `key`, or false. */
-static bool number_after(const char *line, const char *key, double *out) {
-    const char *at = strstr(line, key);
-    char *end;
-    if (!at) {
-        return false;
-    }
-    at += strlen(key);
-    const double x = strtod(at, &end);
-    if (end == at || !(x >= 0) || x > 1e12) {
-        return false;
-    }
-    *out = x;
-    return true;
-}
-
-/* "sched_reserve:        CPU compute buffer size =    32.01 MiB": remember it by its name. */
-static void hear_compute(struct sluice_dry_heard *h, const char *line, const char *at) {
-    double mib;
-    char name[sizeof h->compute[0].name];
-    const char *from = strstr(line, ": ");
-    from = from && from < at ? from + 2 : line;
-    from += strspn(from, " ");
-    const char *to = at;
-    while (to > from && to[-1] == ' ') {
-        to--;
-    }
-    snprintf(name, sizeof name, "%.*s", (int)(to - from), from);
-    if (!number_after(at, "compute buffer size =", &mib)) {
-        return;
-    }
-    uint32_t i = 0;
-    while (i < h->n_compute && strcmp(h->compute[i].name, name) != 0) {
-        i++;
-    }
-    if (i == sizeof h->compute / sizeof h->compute[0]) {
-        return;
-    }
-    h->n_compute += i == h->n_compute;
-    memcpy(h->compute[i].name, name, sizeof name);
-    h->compute[i].mib = mib; /* a context may be planned twice: the last time counts */
-}
-
-/* "nodes = 1879 / 1879": the graph of one token is the second, where there are two. */
-static uint32_t hear_count(const char *line, const char *key) {
-    double n;
-    const char *at = strstr(line, key);
-    if (!at || !number_after(at, key, &n)) {
-        return 0;
-    }
-    const char *slash = at + strcspn(at, "/,\n");
-    if (*slash == '/') {
-        number_after(slash, "/", &n);
-    }
-    return n < UINT32_MAX ? (uint32_t)n : 0;
-}
-
-void sluice_dry_hear(struct sluice_dry_heard *h, const char *line) {
-    const char *compute = strstr(line, "compute buffer size =");
-    const size_t function = strcspn(line, ":");
-    double mib;
-    if (compute) {
-        hear_compute(h, line, compute);
-    } else if (strstr(line, ": graph") && strstr(line, "nodes = ")) {
-        h->nodes = hear_count(line, "nodes = ");
-        h->splits = hear_count(line, "splits = ");
-    } else if (!strstr(line, "buffer size") && number_after(line, "size = ", &mib) && strstr(line, " MiB")) {
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", (int)(function < sizeof name ? function : sizeof name - 1), line);
-        const bool held = strstr(name, "memory_recurrent") || strstr(name, "comp_state");
-        if (held || strstr(name, "kv_cache")) {
-            h->kv = true;
-            h->kv_mib += mib;
-            h->held_mib += held ? mib : 0;
-        }
-    }
-}
-
 static void on_line(void *user, const char *line) {
-    sluice_dry_hear(user, line);
-}
-
-static uint64_t heard_compute(const struct sluice_dry_heard *h) {
-    double mib = 0;
-    for (uint32_t i = 0; i < h->n_compute; i++) {
-        mib += h->compute[i].mib;
-    }
-    return (uint64_t)(mib * DRY_MIB);
+    sluice_hear(user, line);
 }
 
 /* ---- stand-ins for incomplete files ----------------------------------------------------------- */
@@ -153,7 +65,8 @@ static bool is_partial(const struct sluice_gguf *g) {
 /* The header of `from` into the new file `to`, which then seems as long as the whole. */
 static int copy_header(const struct sluice_gguf_shard *from, const char *to, struct sluice_error *err) {
     char *buf = malloc(DRY_COPY);
-    const int in = open(from->path, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const int in = open(from->path, O_RDONLY | O_CLOEXEC),
+              out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     bool ok = buf && in >= 0 && out >= 0;
     for (uint64_t at = 0; ok && at < from->header;) {
         const size_t want = from->header - at < DRY_COPY ? (size_t)(from->header - at) : DRY_COPY;
@@ -175,7 +88,9 @@ static int copy_header(const struct sluice_gguf_shard *from, const char *to, str
     if (out >= 0) {
         close(out);
     }
-    return ok ? 0 : sluice_error_set(err, SLUICE_ERR_IO, "%s: the header of %s cannot be copied there: %s", to, from->path, strerror(error));
+    return ok ? 0
+              : sluice_error_set(err, SLUICE_ERR_IO, "%s: the header of %s cannot be copied there: %s", to, from->path,
+                                 strerror(error));
 }
 
 static void standin_remove(struct standin *s) {
@@ -226,7 +141,8 @@ static int standin_make(struct standin *s, const struct sluice_gguf *g, struct s
 /* ---- the bank, from headers ------------------------------------------------------------------- */
 
 /* Enter every expert tensor, with the alignment of the file systems that the files are on. */
-static int bank_of(struct bank *b, const struct sluice_gguf *g, const struct sluice_info *info, struct sluice_error *err) {
+static int bank_of(struct bank *b, const struct sluice_gguf *g, const struct sluice_info *info,
+                   struct sluice_error *err) {
     int rc = 0;
     uint32_t *file = calloc(g->n_shards, sizeof *file);
     uint32_t open_files = 0;
@@ -284,21 +200,21 @@ static int demand_of(struct plan_demand *d, const struct sluice_dry_params *p, s
 /* ---- the context ------------------------------------------------------------------------------ */
 
 /* This process as it would be with what llama.cpp only pretended to allocate. */
-static void facts_of(struct plan_facts *f, const struct sluice_dry_heard *h) {
-    const uint64_t kv = (uint64_t)((h->kv_mib - h->held_mib) * DRY_MIB);
+static void facts_of(struct plan_facts *f, const struct sluice_heard *h) {
+    const uint64_t kv = (uint64_t)((h->kv_mib - h->held_mib) * 1024 * 1024);
     plan_facts_read(f, "");
     f->process.anon += kv;
-    f->process.data += kv + heard_compute(h);
+    f->process.data += kv + sluice_heard_compute(h);
     f->limits.available -= f->limits.available < kv ? f->limits.available : kv;
 }
 
 /* As context_choose of context.c. Leaves *h as the last context told it. */
-static int choose(struct sluice_runner *r, const struct sluice_dry_params *p, struct sluice_dry_heard *h, struct sluice_dry *out,
-                  struct sluice_error *err) {
+static int choose(struct sluice_runner *r, const struct sluice_dry_params *p, struct sluice_heard *h,
+                  struct sluice_dry *out, struct sluice_error *err) {
     const uint32_t trained = (uint32_t)llama_model_n_ctx_train(r->model);
     for (uint32_t wish = sluice_ubatch_wish(p->tokens, p->n_ctx ? p->n_ctx : trained);;) {
         struct sluice_ubatch_cost cost = {.refused = true};
-        *h = (struct sluice_dry_heard){0};
+        *h = (struct sluice_heard){0};
         sluice_log_listen(p->log, on_line, h);
         r->ctx = sluice_context_new(r, wish);
         sluice_log_listen(p->log, NULL, NULL);
@@ -325,7 +241,7 @@ static int choose(struct sluice_runner *r, const struct sluice_dry_params *p, st
 
 int sluice_dry_run(const struct sluice_dry_params *p, struct sluice_dry *out, struct sluice_error *err) {
     struct standin standin = {.dir = ""};
-    struct sluice_dry_heard heard = {0};
+    struct sluice_heard heard = {0};
     struct sluice_runner *r = NULL;
     memset(out, 0, sizeof *out);
     int rc = demand_of(&out->demand, p, err);
@@ -343,9 +259,9 @@ int sluice_dry_run(const struct sluice_dry_params *p, struct sluice_dry *out, st
     rc = rc ? rc : choose(r, p, &heard, out, err);
     if (rc == 0) {
         out->kv_known = heard.kv;
-        out->kv_bytes = (uint64_t)(heard.kv_mib * DRY_MIB);
+        out->kv_bytes = (uint64_t)(heard.kv_mib * 1024 * 1024);
         out->compute_known = heard.n_compute > 0;
-        out->compute_bytes = heard_compute(&heard);
+        out->compute_bytes = sluice_heard_compute(&heard);
         out->nodes = heard.nodes;
         out->splits = heard.splits;
     }

@@ -39,27 +39,13 @@ struct sluice_dry {
 /*
  * Go through loading and making a context as sluice_runner_open and sluice_runner_start do, with llama.cpp allocating
  * nothing (but small recurrent states). Incomplete files are stood in for by sparse copies of their headers in TMPDIR,
- * which are removed. SLUICE_ERR_LLAMA: llama.cpp cannot run this model, with its reason; SLUICE_ERR_IO, SLUICE_ERR_MEMORY;
- * SLUICE_ERR_ARG: as sluice_runner_open.
+ * which are removed. SLUICE_ERR_LLAMA: llama.cpp cannot run this model, with its reason; SLUICE_ERR_IO,
+ * SLUICE_ERR_MEMORY; SLUICE_ERR_ARG: as sluice_runner_open.
  */
 int sluice_dry_run(const struct sluice_dry_params *p, struct sluice_dry *out, struct sluice_error *err);
 
 /* The slot memory that the engine would cut from that cache budget, bytes. SLUICE_ERR_MEMORY, SLUICE_ERR_IO. */
 int sluice_dry_cut(const struct sluice_gguf *g, const struct sluice_info *info, uint64_t budget, uint64_t *bytes,
                    struct sluice_error *err);
-
-/* One line of llama.cpp's log, for sluice_dry_run; apart for its test. */
-struct sluice_dry_heard {
-    struct {
-        char name[32]; /* of the kind of memory */
-        double mib;    /* what was told last */
-    } compute[8];      /* compute buffers */
-    double kv_mib;     /* sum of what was told */
-    double held_mib;   /* of that, what llama.cpp allocates even now */
-    uint32_t nodes, splits; /* of one token's graph */
-    uint32_t n_compute;     /* entries of compute */
-    bool kv;                /* kv_mib was told */
-};
-void sluice_dry_hear(struct sluice_dry_heard *h, const char *line);
 
 #endif

@@ -10,9 +10,9 @@
  * What a bench reads twice may come from a cache inside the disk or below a virtual machine. Slices
  * are chosen from all of the model, as routing would, which is all that can be done about that here.
  *
- * Of a file whose download has not ended, only slices that lie in it are read. Some programs make the file as long as it
- * will be and fill it in: reading such a hole costs nothing and would measure memory, so slices in holes are not read
- * either, as far as the file system tells (lseek, SEEK_HOLE).
+ * Of a file whose download has not ended, only slices that lie in it are read. Some programs make the file as long as
+ * it will be and fill it in: reading such a hole costs nothing and would measure memory, so slices in holes are not
+ * read either, as far as the file system tells (lseek, SEEK_HOLE).
  */
 #include "runner/probe.h"
 
@@ -188,7 +188,8 @@ static int read_slice(struct probe *p, double end, bool *more, struct sluice_err
         return sluice_error_set(err, SLUICE_ERR_ARG, "%s: has no experts to read", p->gguf->shards[0].path);
     }
     const struct stream_file *f = &p->files[t->shard];
-    const uint64_t to = from + t->bytes / t->ne[2], chunk = ((uint64_t)PROBE_CHUNK + f->align - 1) / f->align * f->align;
+    const uint64_t to = from + t->bytes / t->ne[2],
+                   chunk = ((uint64_t)PROBE_CHUNK + f->align - 1) / f->align * f->align;
     for (uint64_t at = from / f->align * f->align; at < to && *more; at += chunk) {
         uint64_t bytes;
         int error;

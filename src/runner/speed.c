@@ -2,14 +2,14 @@
  * speed.c - see speed.h.
  *
  * A rate in bytes per second would not do: it differs between types by a factor of two, and a small model's token is
- * mostly the start and end of some hundred operations, between which all threads wait for each other. So a whole token is
- * made up: one graph with a matmul for every weight that a token multiplies with, of its shape and type, an expert matmul of
- * top-k experts for every expert tensor, and as many small operations as the model's graph has. What is left out is
- * attention over the context, which is nothing at its beginning and grows with it.
+ * mostly the start and end of some hundred operations, between which all threads wait for each other. So a whole token
+ * is made up: one graph with a matmul for every weight that a token multiplies with, of its shape and type, an expert
+ * matmul of top-k experts for every expert tensor, and as many small operations as the model's graph has. What is left
+ * out is attention over the context, which is nothing at its beginning and grows with it.
  *
- * The weights are zeros: no kernel looks at values. They lie one after the other in a pool which is written to first, since
- * pages that were never written are all the same page, in the first cache. A pool smaller than the model is gone through
- * in turns; it only has to be larger than the processor's caches, unless the model itself is not.
+ * The weights are zeros: no kernel looks at values. They lie one after the other in a pool which is written to first,
+ * since pages that were never written are all the same page, in the first cache. A pool smaller than the model is gone
+ * through in turns; it only has to be larger than the processor's caches, unless the model itself is not.
  */
 #include "runner/speed.h"
 
@@ -23,10 +23,10 @@
 #include "stream/clock.h"
 
 enum {
-    SPEED_SAMPLES = 256, /* tokens measured at most */
-    SPEED_LEAST = 3,     /* at least, however long they take */
-    SPEED_STARTS = 64,   /* small computations measured */
-    SPEED_ALIGN = 64,    /* bytes, of weights in the pool */
+    SPEED_SAMPLES = 256,  /* tokens measured at most */
+    SPEED_LEAST = 3,      /* at least, however long they take */
+    SPEED_STARTS = 64,    /* small computations measured */
+    SPEED_ALIGN = 64,     /* bytes, of weights in the pool */
     SPEED_MATMULS = 8192, /* matmuls of a token at most: a damaged header is no reason for more */
     SPEED_OTHERS = 16384, /* small operations at most */
 };
@@ -34,8 +34,8 @@ enum {
 static const uint64_t SPEED_POOL_LEAST = 64ull << 20; /* bytes */
 
 /*
- * Of the nodes of llama.cpp's graph of one token, how many compute something. The others are views, reshapes and permutations. Counted in
- * the graph of qwen3moe (v0.5.0): 38 of 63 in a layer.
+ * Of the nodes of llama.cpp's graph of one token, how many compute something. The others are views, reshapes and
+ * permutations. Counted in the graph of qwen3moe (v0.5.0): 38 of 63 in a layer.
  */
 static const double SPEED_COMPUTING = 0.6;
 
@@ -113,7 +113,8 @@ static struct ggml_tensor *input_of(struct token *t, int64_t n) {
     return t->input[t->n_inputs++] = ggml_new_tensor_3d(t->ctx, GGML_TYPE_F32, n, 1, 1);
 }
 
-/* Put a weight at the next place of the pool, from the beginning again at its end. False: it does not fit into it at all. */
+/* Put a weight at the next place of the pool, from the beginning again at its end. False: it does not fit into it at
+ * all. */
 static bool place(struct token *t, struct ggml_tensor *w) {
     const uint64_t bytes = ggml_nbytes(w);
     if (bytes > t->bytes) {
@@ -231,7 +232,8 @@ static int token_open(struct token *t, const struct sluice_speed_params *p, stru
 }
 
 /* Fill the graphs, and give memory to what is no weight. */
-static int token_build(struct token *t, const struct sluice_speed_params *p, struct sluice_speed *out, struct sluice_error *err) {
+static int token_build(struct token *t, const struct sluice_speed_params *p, struct sluice_speed *out,
+                       struct sluice_error *err) {
     uint64_t slices;
     for (size_t i = 0; i < p->gguf->n_tensors; i++) {
         const struct sluice_gguf_tensor *w = &p->gguf->tensors[i];
@@ -268,8 +270,8 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* Compute a graph again and again. *n of the times are in sorted[], ascending. */
-static int repeat(struct token *t, struct ggml_cgraph *graph, const struct sluice_speed_params *p, double seconds, uint32_t least,
-                  double sorted[SPEED_SAMPLES], uint32_t *n, struct sluice_error *err) {
+static int repeat(struct token *t, struct ggml_cgraph *graph, const struct sluice_speed_params *p, double seconds,
+                  uint32_t least, double sorted[SPEED_SAMPLES], uint32_t *n, struct sluice_error *err) {
     const double begin = clock_seconds();
     *n = 0;
     for (uint32_t i = 0;; i++) {

@@ -32,9 +32,9 @@ struct sluice_speed {
 };
 
 /*
- * Compute made-up tokens: every matmul of a token with the model's shapes and types, on ggml's CPU backend, with weights
- * that lie in memory as far apart as the model's would. SLUICE_ERR_MEMORY; SLUICE_ERR_LLAMA: there is no CPU backend, or it
- * cannot multiply any of the model's types; SLUICE_ERR_STATE: "interrupted".
+ * Compute made-up tokens: every matmul of a token with the model's shapes and types, on ggml's CPU backend, with
+ * weights that lie in memory as far apart as the model's would. SLUICE_ERR_MEMORY; SLUICE_ERR_LLAMA: there is no CPU
+ * backend, or it cannot multiply any of the model's types; SLUICE_ERR_STATE: "interrupted".
  */
 int sluice_speed_measure(const struct sluice_speed_params *p, struct sluice_speed *out, struct sluice_error *err);
 
