@@ -403,6 +403,7 @@ static void predict(struct outlook *p) {
         const char *name; /* of the row */
         uint64_t part;    /* of all experts, one in so many */
     } shares[] = {{"1/16", 16}, {"1/8", 8}, {"1/4", 4}, {"1/2", 2}, {"all", 1}};
+    p->input.layers = p->info.layers < SLUICE_GGUF_LAYERS_MAX ? (uint32_t)p->info.layers : SLUICE_GGUF_LAYERS_MAX;
     predict_resident(&p->input, &p->resident);
     if (p->info.expert_tensors == 0 || p->info.token_bytes == 0) {
         return;
@@ -414,7 +415,7 @@ static void predict(struct outlook *p) {
     p->input.bank_bytes = p->all_bytes;
     p->input.experts = (double)p->info.experts;
     p->input.top_k = (double)p->info.top_k_max;
-    p->input.layers = (uint32_t)p->info.moe_layers;
+    p->input.moe_layers = (uint32_t)p->info.moe_layers;
     p->input.threads = p->threads;
     p->input.lookahead = p->settings.lookahead;
     if (p->config->plan.budgets) {

@@ -99,8 +99,10 @@ static void add_speed(struct table *t, const struct outlook *p) {
            "direct reads of this file's experts", p->disk_why);
     add_if(t, computed, "token_compute", "computing a token", "seconds", PLAN_MEASURED, p->speed.token_s,
            "a made-up token of this model's matmuls", p->speed_why);
+    add_if(t, computed, "computation_start", "starting a computation", "seconds", PLAN_MEASURED, p->speed.graph_s,
+           "a graph of one small operation", p->speed_why);
     add_if(t, computed, "resident_tokens_per_second", "all in memory", "tokens/s", PLAN_DERIVED,
-           p->resident.tokens_per_s.mid, "one over it; attention over a long context is left out", p->speed_why);
+           p->resident.tokens_per_s.mid, "from it; attention over a long context is left out", p->speed_why);
 }
 
 size_t outlook_facts(const struct outlook *p, struct outlook_fact *f) {

@@ -93,7 +93,8 @@ static json_t *row_json(const struct outlook *p, const struct outlook_row *r) {
         cli_json_put(o, "name", json_string(r->name)) && cli_json_put(o, "auto", json_boolean(r->is_auto)) &&
         cli_json_count(o, "cache_bytes", r->cache_bytes) &&
         cli_json_put(o, "memory_bytes", r->total_bytes ? json_integer((json_int_t)r->total_bytes) : json_null()) &&
-        cli_json_put(o, "fits", p->has_memory ? json_boolean(r->fits) : json_null()) && cli_json_put(o, "why_not", text_or_null(r->why_not)) &&
+        cli_json_put(o, "fits", p->has_memory ? json_boolean(r->fits) : json_null()) &&
+        cli_json_put(o, "why_not", text_or_null(r->why_not)) &&
         cli_json_put(o, "tokens_per_second", range_json(&r->speed.tokens_per_s)) &&
         cli_json_put(o, "read_bytes_per_token", range_json(&r->speed.read_bytes)) &&
         cli_json_put(o, "source", json_string("derived")) && cli_json_put(o, "reason", why_unknown(p, &r->speed));

@@ -35,44 +35,49 @@ static const struct predict_range UNHIDDEN_DEMAND = {.low = 0.8, .mid = 0.5, .hi
 /* Processor seconds per byte read directly by four threads: 0.052 s per GiB (docs/benchmarks.md, "Lanes"). */
 static const double READ_CPU_S = 0.052 / (1024.0 * 1024 * 1024);
 
+/*
+ * A layer of a real token beside its matmuls and as many cheap operations as it has: attention, rotations, sorting, and
+ * its part of what llama.cpp does around a graph. The demo model's fastest resident token takes 0.41 ms, a made-up one
+ * 0.25, with 6 layers (2026-11-30, 2 cores). Of a large model's token it is a hundredth.
+ */
+static const double LAYER_S = 27e-6;
+
 /* A token without misses, streamed against resident: 50.1 to 48.2 ms (docs/benchmarks.md, "Everything in the cache").
  */
 static const double STREAMED = 1.04;
 
-/* Small computations that a streamed block starts beside what the resident graph does: its own, and the rest's again.
- */
+/* Starts of a computation that a streamed block has and a resident one has not: its own, and the rest's again. */
 static const double BLOCK_STARTS = 3;
 
 /* What lookahead reads for nothing: at most this share of a token's bytes, of what is missing, and of what is there. */
 static const double AHEAD_TOKEN = 0.07, AHEAD_MISSING = 0.6, AHEAD_THERE = 0.15;
 
-enum { CURVE_POINTS = 6 };
+enum { CURVE_POINTS = 9 };
 
 /* The share of a bank that the cache of each point holds. */
-static const double curve_share[CURVE_POINTS] = {0.0, 0.03, 0.06, 0.12, 0.25, 0.5};
+static const double curve_share[CURVE_POINTS] = {0.0, 0.03, 0.06, 0.12, 0.18, 0.24, 0.35, 0.5, 0.75};
 
 /*
- * What a recorded routing misses, share of a token's bytes, at each point; at 1 it is 0. `sluice replay TRACE --policy
- * cycle
- * --divide pool`, generation, 2026-11-30; docs/plan.md has the command and where the traces come from.
+ * What a recorded routing misses, share of a token's bytes, at each point; at 1 it is 0. By `sluice replay` with the
+ * default policy, generation, 2026-11-30; docs/plan.md has the command and where the traces come from. They are short,
+ * so the last points hold what is read for the first time.
  */
 static const struct curve {
     const char *name;            /* for the reader */
     double ratio;                /* experts per expert used */
     double misses[CURVE_POINTS]; /* see above */
 } curves[] = {
-    {"Qwen3-30B-A3B, 6 of 128", 21.3, {1, 0.71, 0.57, 0.375, 0.165, 0.05}},
-    {"Gemma-4-26B-A4B, 6 of 128", 21.3, {1, 0.68, 0.52, 0.34, 0.16, 0.05}},
-    {"gpt-oss-120b, 2 of 128", 64, {1, 0.62, 0.48, 0.35, 0.2, 0.08}},
-    {"demo, 4 of 32", 8, {1, 0.85, 0.78, 0.71, 0.58, 0.35}},
-    {"made-up Qwen3-30B-A3B, 8 of 128", 16, {1, 0.685, 0.482, 0.269, 0.105, 0.03}},
+    {"Qwen3-30B-A3B, 6 of 128", 21.3, {1, 0.711, 0.570, 0.373, 0.251, 0.171, 0.079, 0.037, 0.029}},
+    {"Gemma-4-26B-A4B, 6 of 128", 21.3, {1, 0.707, 0.559, 0.377, 0.268, 0.197, 0.101, 0.043, 0.036}},
+    {"gpt-oss-120b, 2 of 128", 64, {1, 0.641, 0.485, 0.344, 0.268, 0.212, 0.143, 0.109, 0.109}},
+    {"demo, 4 of 32", 8, {1, 0.986, 0.929, 0.834, 0.758, 0.683, 0.564, 0.415, 0.193}},
+    {"made-up Qwen3-30B-A3B, 8 of 128", 16, {1, 0.678, 0.487, 0.284, 0.182, 0.119, 0.067, 0.054, 0.053}},
 };
 
 enum { CURVES = sizeof curves / sizeof curves[0] };
 
-/* How fast the weight of a recording falls with the distance of its ratio: standard deviation of a natural logarithm.
- */
-static const double CURVE_NEAR = 0.35;
+/* How fast a recording's weight falls with the distance of its ratio: standard deviation of a natural logarithm. */
+static const double CURVE_NEAR = 0.25;
 
 /* ---- misses ----------------------------------------------------------------------------------- */
 
@@ -125,7 +130,8 @@ static double token_seconds(const struct predict_input *in, double compute_s, do
         return -1;
     }
     const int threads = in->threads > 0 ? in->threads : 1;
-    const double busy = compute_s * STREAMED + in->layers * BLOCK_STARTS * in->graph_s + bytes * READ_CPU_S / threads;
+    const double resident = compute_s + in->layers * LAYER_S, starts = in->moe_layers * BLOCK_STARTS * in->graph_s;
+    const double busy = resident * STREAMED + starts + bytes * READ_CPU_S / threads;
     const double reading = bytes > 0 ? bytes / disk : 0;
     return fmax(busy, reading) + unhidden * fmin(busy, reading);
 }
@@ -163,7 +169,9 @@ void predict_cache(const struct predict_input *in, uint64_t cache_bytes, struct 
 void predict_resident(const struct predict_input *in, struct predict_row *row) {
     *row = (struct predict_row){.token_s = unknown, .tokens_per_s = unknown};
     if (in->compute_s.mid > 0) {
-        row->token_s = in->compute_s;
+        row->token_s.low = in->compute_s.low + in->layers * LAYER_S;
+        row->token_s.mid = in->compute_s.mid + in->layers * LAYER_S;
+        row->token_s.high = in->compute_s.high + in->layers * LAYER_S;
         speeds(row);
     }
 }

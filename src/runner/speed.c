@@ -24,7 +24,7 @@
 
 enum {
     SPEED_SAMPLES = 256,  /* tokens measured at most */
-    SPEED_LEAST = 3,      /* at least, however long they take */
+    SPEED_LEAST = 3,      /* at least, unless they take four times as long as they may */
     SPEED_STARTS = 64,    /* small computations measured */
     SPEED_ALIGN = 64,     /* bytes, of weights in the pool */
     SPEED_MATMULS = 8192, /* matmuls of a token at most: a damaged header is no reason for more */
@@ -286,7 +286,8 @@ static int repeat(struct token *t, struct ggml_cgraph *graph, const struct sluic
         if (p->interrupted && p->interrupted(p->user)) {
             return sluice_error_set(err, SLUICE_ERR_STATE, "interrupted");
         }
-        if (*n == SPEED_SAMPLES || (*n >= least && now - begin >= seconds)) {
+        if (*n == SPEED_SAMPLES || (*n >= least && now - begin >= seconds) ||
+            (*n > 0 && now - begin >= 4 * seconds && seconds > 0)) {
             break;
         }
     }

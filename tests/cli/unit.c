@@ -438,7 +438,8 @@ static void test_heard(void **state) {
     sluice_hear(&h, "llama_kv_cache: size =   10.50 MiB (  1024 cells,  24 layers,  1/1 seqs), K (f16): 5 MiB\n");
     assert_true(h.kv_mib == 394.5);
     sluice_hear(&h, "llama_memory_recurrent: size =    2.00 MiB (     1 cells,  24 layers,  1 seqs  0 rs_seq), R\n");
-    sluice_hear(&h, "llama_dsv4_comp_state: csa ratio = 4, state = 8 x 512, streams = 1, layers = 3, size =    1.00 MiB\n");
+    sluice_hear(&h,
+                "llama_dsv4_comp_state: csa ratio = 4, state = 8 x 512, streams = 1, layers = 3, size =    1.00 MiB\n");
     assert_true(h.kv_mib == 397.5 && h.held_mib == 3);
     sluice_hear(&h, "load_tensors:   CPU model buffer size =  958.00 MiB\n");
     sluice_hear(&h, "print_info: file size   = 17.28 GiB (4.86 BPW)\n");
@@ -452,7 +453,8 @@ static void test_heard(void **state) {
     assert_int_equal(sluice_heard_compute(&h), 100 * 1048576 + 262144);
     sluice_hear(&h, "sched_reserve: graph: nodes = 1879, splits = 98, input objects = 5, input tensors = 9\n");
     assert_true(h.nodes == 1879 && h.splits == 98);
-    sluice_hear(&h, "sched_reserve: graph (pp bs=512, tg bs=1): nodes = 1879 / 1831, splits = 98 / 97, input objects = 5\n");
+    sluice_hear(
+        &h, "sched_reserve: graph (pp bs=512, tg bs=1): nodes = 1879 / 1831, splits = 98 / 97, input objects = 5\n");
     assert_true(h.nodes == 1831 && h.splits == 97);
     /* Nonsense. */
     sluice_hear(&h, "");
@@ -470,14 +472,21 @@ static void test_heard(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_utf8_ready),          cmocka_unit_test(test_utf8_clean),
-        cmocka_unit_test(test_utf8_stream),         cmocka_unit_test(test_args),
-        cmocka_unit_test(test_args_refused),        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_ubatch_wish),         cmocka_unit_test(test_ubatch_next),
-        cmocka_unit_test(test_progress_watch),      cmocka_unit_test(test_prompt_file),
-        cmocka_unit_test(test_prompt_file_damaged), cmocka_unit_test(test_prompt_file_abandoned),
+        cmocka_unit_test(test_utf8_ready),
+        cmocka_unit_test(test_utf8_clean),
+        cmocka_unit_test(test_utf8_stream),
+        cmocka_unit_test(test_args),
+        cmocka_unit_test(test_args_refused),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_ubatch_wish),
+        cmocka_unit_test(test_ubatch_next),
+        cmocka_unit_test(test_progress_watch),
+        cmocka_unit_test(test_prompt_file),
+        cmocka_unit_test(test_prompt_file_damaged),
+        cmocka_unit_test(test_prompt_file_abandoned),
         cmocka_unit_test(test_heard),
-        cmocka_unit_test(test_progress_off),        cmocka_unit_test(test_progress_tokens),
+        cmocka_unit_test(test_progress_off),
+        cmocka_unit_test(test_progress_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
