@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/demand.h"
 #include "plan/ledger.h"
 #include "stream/error.h"
 
@@ -26,17 +27,12 @@ int device_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budge
     struct sluice_plan plan;
     plan_facts_read(&facts, "");
     buffer_dense_sum(&dense);
-    demand.token = bank_token_slot_bytes(b, &demand.layer);
-    for (uint32_t i = 0; i < b->n_groups; i++) {
-        demand.bank += b->groups[i].n_parts ? b->groups[i].slot_bytes * b->groups[i].n_expert : 0;
-    }
-    demand.bank += demand.bank / 16; /* slots of a class are as large as its largest bundle: at most that much more */
-    const uint64_t experts = demand.bank;
-    demand.bank += cold_least(&sluice_device.cold);
-    int rc = slots_measure(b, 0, &demand.staging, err);
+    int rc = demand_of_bank(b, &demand, err);
     if (rc) {
         return rc;
     }
+    const uint64_t experts = demand.bank;
+    demand.bank += cold_least(&sluice_device.cold);
     const uint64_t there = dense.guessed ? facts.process.anon : 0;
     demand.dense = dense.bytes > there ? dense.bytes - there : 0;
     demand.dense = demand.dense > dense.held ? demand.dense : dense.held;

@@ -171,6 +171,7 @@ static void set_defaults(const struct cli_command *cmd, struct cli_config *c) {
     c->top_p = 0.95;
     c->min_p = 0.05;
     c->seed = -1;
+    c->plan.probe_seconds = 2;
     c->bench = (struct cli_bench){
         .budgets = "auto", .gen = 64, .prompt = 64, .runs = 3, .max_seconds = 300, .probe_seconds = 2};
     c->serve = (struct cli_serve){.host = "127.0.0.1", .port = 8080, .parallel = 4};

@@ -69,6 +69,12 @@ struct cli_serve {
     bool verbose;       /* --verbose */
 };
 
+/* What only `sluice plan` takes. Text points into argv; NULL: not given. */
+struct cli_plan {
+    const char *budgets;  /* --budgets, a list with commas */
+    double probe_seconds; /* the disk is read for so long in all; 0: not at all */
+};
+
 /* What the command line says. Text points into argv. */
 struct cli_config {
     const char *command;                           /* "sluice run": what messages start with */
@@ -97,6 +103,7 @@ struct cli_config {
     struct cli_replay replay;                      /* of `sluice replay` */
     struct cli_eval eval;                          /* of `sluice eval` */
     struct cli_serve serve;                        /* of `sluice serve` */
+    struct cli_plan plan;                          /* of `sluice plan` */
     bool resident;                                 /* --resident */
     bool compare;                                  /* --compare-resident */
     bool json;                                     /* --json */

@@ -12,6 +12,7 @@ int cli_chat(int argc, char **argv);
 int cli_exec(int argc, char **argv);
 int cli_serve(int argc, char **argv);
 int cli_info(int argc, char **argv);
+int cli_plan(int argc, char **argv);
 int cli_top(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_replay(int argc, char **argv);

@@ -24,6 +24,7 @@ static const struct command commands[] = {
     {"eval", "what a setting costs: perplexity, and the distance to the lossless run", cli_eval},
     {"replay", "what other cache sizes and policies would have read: route traces", cli_replay},
     {"info", "what a model needs: experts, bytes per token, dense bytes", cli_info},
+    {"plan", "will it fit, and how fast will it be: before anything is loaded", cli_plan},
     {"top", "watch the processes that stream", cli_top},
 };
 
@@ -56,7 +57,7 @@ int main(int argc, char **argv) {
     if (!name) {
         return cli_fail(
             CLI_EXIT_USAGE, "sluice",
-            "no command: one of run, chat, serve, exec, bench, eval, replay, info, top (see sluice --help)");
+            "no command: one of run, chat, serve, exec, bench, eval, replay, info, plan, top (see sluice --help)");
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         return print_help();
@@ -71,5 +72,5 @@ int main(int argc, char **argv) {
     }
     return cli_fail(
         CLI_EXIT_USAGE, "sluice",
-        "unknown command %s: one of run, chat, serve, exec, bench, eval, replay, info, top (see sluice --help)", name);
+        "unknown command %s: one of run, chat, serve, exec, bench, eval, replay, info, plan, top (see sluice --help)", name);
 }

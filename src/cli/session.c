@@ -139,8 +139,7 @@ static uint32_t random_seed(void) {
     return seed == UINT32_MAX ? 0 : seed; /* llama.cpp takes that value for "choose one" */
 }
 
-/* Defaults, then the environment, then the options. */
-static int session_settings(const struct cli_config *c, struct sluice_settings *settings) {
+int cli_session_settings(const struct cli_config *c, struct sluice_settings *settings) {
     struct sluice_error err;
     sluice_settings_default(settings);
     if (sluice_settings_from_env(settings, &err)) {
@@ -206,7 +205,7 @@ int cli_session_prepare(struct cli_session *s, const struct cli_config *c) {
     if (c->n_expert_used && sluice_info_check_top_k(s->gguf, (uint64_t)c->n_expert_used, &err)) {
         return cli_fail(CLI_EXIT_USAGE, c->command, "--n-expert-used %d: %s", (int)c->n_expert_used, err.message);
     }
-    int rc = session_settings(c, &s->settings);
+    int rc = cli_session_settings(c, &s->settings);
     if (rc) {
         return rc;
     }

@@ -30,6 +30,9 @@ struct cli_session {
     struct cli_times times[2];          /* sums over the steps so far, by enum sluice_phase */
 };
 
+/* Settings as a command has them: defaults, then the environment, then the options. Returns 0 or an exit code. */
+int cli_session_settings(const struct cli_config *c, struct sluice_settings *settings);
+
 /*
  * Check the model, apply defaults, environment and options, register sluice and open the model.
  * Returns 0 or an exit code after printing one line. cli_session_close in either case.

@@ -48,6 +48,7 @@ struct check {
     uint64_t alignment;           /* general.alignment, bytes */
     uint64_t split_no;            /* split.no; 0 when absent */
     uint64_t split_count;         /* split.count; 0 when absent */
+    bool partial;                 /* tensors may lie beyond the end of the file */
 };
 
 int sluice_error_set(struct sluice_error *err, enum sluice_status status, const char *format, ...) {
@@ -357,18 +358,21 @@ static int check_file(struct check *c) {
         }
     }
     /* Extents: the data section starts at the next multiple of the alignment. */
+    struct sluice_gguf_shard *shard = &g->shards[c->shard];
     uint64_t data = (r->pos + c->alignment - 1) & ~(c->alignment - 1);
+    shard->header = shard->whole = r->pos;
     for (uint64_t i = 0; i < n_tensors; i++) {
         uint64_t end;
         if (__builtin_add_overflow(mine[i].offset, data, &mine[i].offset) ||
-            __builtin_add_overflow(mine[i].offset, mine[i].bytes, &end) || end > r->size) {
+            __builtin_add_overflow(mine[i].offset, mine[i].bytes, &end) || end > (c->partial ? INT64_MAX : r->size)) {
             return sluice_error_set(c->err, SLUICE_ERR_FORMAT,
                                     "%s: truncated: tensor %s lies beyond the end of the file (%" PRIu64 " bytes)",
                                     c->path, mine[i].name, r->size);
         }
+        shard->whole = end > shard->whole ? end : shard->whole;
     }
     g->n_tensors = total;
-    g->shards[c->shard].tensors = (uint32_t)n_tensors;
+    shard->tensors = (uint32_t)n_tensors;
     return 0;
 }
 
@@ -466,7 +470,7 @@ static int check_experts(const struct sluice_gguf *g, const char *path, struct s
     return 0;
 }
 
-int sluice_gguf_check(const char *path, struct sluice_gguf **out, struct sluice_error *err) {
+static int check_set(const char *path, bool partial, struct sluice_gguf **out, struct sluice_error *err) {
     *out = NULL;
     struct sluice_gguf *g = calloc(1, sizeof *g);
     if (g) {
@@ -477,7 +481,7 @@ int sluice_gguf_check(const char *path, struct sluice_gguf **out, struct sluice_
         return sluice_error_set(err, SLUICE_ERR_MEMORY, "%s: no memory to read its metadata", path);
     }
     g->n_shards = 1;
-    struct check c = {.g = g, .path = path, .err = err};
+    struct check c = {.g = g, .path = path, .err = err, .partial = partial};
     int rc = open_and_check(&c);
     if (rc == 0 && c.split_count > 1) {
         rc = c.split_no == 0 ? check_shards(&c, path, c.split_count)
@@ -501,6 +505,14 @@ int sluice_gguf_check(const char *path, struct sluice_gguf **out, struct sluice_
     }
     *out = g;
     return 0;
+}
+
+int sluice_gguf_check(const char *path, struct sluice_gguf **out, struct sluice_error *err) {
+    return check_set(path, false, out, err);
+}
+
+int sluice_gguf_check_header(const char *path, struct sluice_gguf **out, struct sluice_error *err) {
+    return check_set(path, true, out, err);
 }
 
 void sluice_gguf_free(struct sluice_gguf *g) {

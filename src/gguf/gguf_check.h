@@ -2,7 +2,8 @@
  * gguf_check.h - a bounded look at a GGUF file set before llama.cpp sees it.
  *
  * The only thing it promises: after sluice_gguf_check succeeded, every count, string and tensor of
- * every shard lies inside its file. See gguf_check.c for why that is worth a second parser.
+ * every shard lies inside its file; after sluice_gguf_check_header, every count and string. See gguf_check.c
+ * for why that is worth a second parser.
  */
 #ifndef SLUICE_GGUF_CHECK_H
 #define SLUICE_GGUF_CHECK_H
@@ -34,6 +35,8 @@ struct sluice_gguf_tensor {
 struct sluice_gguf_shard {
     char *path;       /* owned */
     uint64_t bytes;   /* file size */
+    uint64_t header;  /* bytes before the data section: counts, metadata, descriptions of tensors */
+    uint64_t whole;   /* bytes that the file has at least when it is complete: where its last tensor ends */
     uint32_t tensors; /* tensors in this file */
 };
 
@@ -66,7 +69,13 @@ struct sluice_gguf {
  */
 int sluice_gguf_check(const char *path, struct sluice_gguf **out, struct sluice_error *err);
 
-/* Free what sluice_gguf_check made. NULL is fine. */
+/*
+ * The same for files whose download has not ended: headers must be complete, tensors may lie beyond the end of their
+ * file (its bytes are less than whole then). Every shard must have begun.
+ */
+int sluice_gguf_check_header(const char *path, struct sluice_gguf **out, struct sluice_error *err);
+
+/* Free what the two made. NULL is fine. */
 void sluice_gguf_free(struct sluice_gguf *g);
 
 /* Put a formatted message into *err (which may be NULL) and return `status`. Used by all of runner/ too. */

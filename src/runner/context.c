@@ -18,7 +18,7 @@ static bool on_abort(void *user) {
     return sluice_runner_interrupted(user);
 }
 
-static struct llama_context *context_new(struct sluice_runner *r, uint32_t n_ubatch) {
+struct llama_context *sluice_context_new(struct sluice_runner *r, uint32_t n_ubatch) {
     const struct sluice_runner_params *p = &r->params;
     struct llama_context_params cp = llama_context_default_params();
     cp.n_ctx = p->n_ctx;
@@ -37,7 +37,7 @@ static int context_choose(struct sluice_runner *r, uint64_t tokens, struct sluic
     const struct sluice_runner_params *p = &r->params;
     struct sluice_info info;
     if (p->n_ubatch) {
-        r->ctx = context_new(r, p->n_ubatch);
+        r->ctx = sluice_context_new(r, p->n_ubatch);
         return 0;
     }
     const int rc = sluice_info_collect(p->gguf, &info, err);
@@ -47,9 +47,11 @@ static int context_choose(struct sluice_runner *r, uint64_t tokens, struct sluic
     const uint32_t trained = (uint32_t)llama_model_n_ctx_train(r->model);
     for (uint32_t wish = sluice_ubatch_wish(tokens, p->n_ctx ? p->n_ctx : trained);;) {
         struct sluice_ubatch_cost cost = {.refused = true}; /* as when there was no memory for its buffers */
-        r->ctx = context_new(r, wish);
+        r->ctx = sluice_context_new(r, wish);
         if (r->ctx && p->streaming && p->settings) {
-            sluice_ubatch_judge(p->settings, &info, tokens, &cost);
+            struct plan_facts facts;
+            plan_facts_read(&facts, "");
+            sluice_ubatch_judge(p->settings, &info, tokens, &facts, &cost);
         } else if (r->ctx) {
             return 0; /* nothing is read per micro-batch, and there is no cache to leave memory for */
         }

@@ -45,6 +45,9 @@ int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const
 /* After a decode that succeeded, where it disturbs no measurement: tell the program what the step cost. */
 void sluice_runner_tell_step(const struct sluice_runner *r);
 
+/* A context with that micro-batch, or NULL. */
+struct llama_context *sluice_context_new(struct sluice_runner *r, uint32_t n_ubatch);
+
 /* The sampler chain for these settings; NULL when there is no memory. */
 struct llama_sampler *sluice_sampler_new(const struct sluice_sampling *s, const struct llama_vocab *vocab);
 

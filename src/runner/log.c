@@ -35,6 +35,9 @@ static void on_log(enum ggml_log_level level, const char *text, void *user) {
     } else if (level != GGML_LOG_LEVEL_CONT) {
         log->in_error = false;
     }
+    if (level == GGML_LOG_LEVEL_INFO && log->heard) {
+        log->heard(log->user, text);
+    }
     if (log->in_error && log->first[0] == '\0') {
         size_t have = strlen(log->line);
         snprintf(log->line + have, sizeof log->line - have, "%s", text);
@@ -62,6 +65,13 @@ void sluice_log_install(struct sluice_log *log, const char *program) {
     abort_log = log;
     llama_log_set(on_log, log);
     ggml_set_abort_callback(on_abort);
+}
+
+void sluice_log_listen(struct sluice_log *log, void (*heard)(void *user, const char *line), void *user) {
+    pthread_mutex_lock(&log->lock);
+    log->heard = heard;
+    log->user = user;
+    pthread_mutex_unlock(&log->lock);
 }
 
 bool sluice_log_take(struct sluice_log *log, char *buf, size_t cap) {

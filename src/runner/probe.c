@@ -9,6 +9,10 @@
  *
  * What a bench reads twice may come from a cache inside the disk or below a virtual machine. Slices
  * are chosen from all of the model, as routing would, which is all that can be done about that here.
+ *
+ * Of a file whose download has not ended, only slices that lie in it are read. Some programs make the file as long as
+ * it will be and fill it in: reading such a hole costs nothing and would measure memory, so slices in holes are not
+ * read either, as far as the file system tells (lseek, SEEK_HOLE).
  */
 #include "runner/probe.h"
 
@@ -17,6 +21,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runner/info.h"
 #include "stream/clock.h"
@@ -26,6 +31,7 @@
 enum {
     PROBE_CHUNK = 1 << 20, /* bytes of a piece, as the engine's */
     PROBE_DEPTH = 4,       /* pieces in flight per lane: enough that no lane ever waits for this thread */
+    PROBE_TRIES = 1000,    /* slices in a row that are not in the file, after which it is taken to have none */
 };
 
 /* A probe that runs. */
@@ -84,8 +90,9 @@ static int probe_open(struct probe *p, struct sluice_error *err) {
         return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
     }
     for (size_t i = 0; i < g->n_tensors; i++) {
-        if (sluice_info_streams(&g->tensors[i], experts)) {
-            p->experts[p->n_experts++] = &g->tensors[i];
+        const struct sluice_gguf_tensor *t = &g->tensors[i];
+        if (sluice_info_streams(t, experts) && t->offset + t->bytes / t->ne[2] <= g->shards[t->shard].bytes) {
+            p->experts[p->n_experts++] = t;
         }
     }
     if (p->n_experts == 0) {
@@ -103,6 +110,7 @@ static int probe_open(struct probe *p, struct sluice_error *err) {
     if (!p->memory) {
         return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for %" PRIu32 " reads", p->n_buffers);
     }
+    memset(p->memory, 1, p->buffer_bytes * p->n_buffers); /* or the first reads would measure how pages are made */
     for (uint32_t i = 0; i < p->n_buffers; i++) {
         p->free_list[p->n_free++] = i;
     }
@@ -149,12 +157,39 @@ static void give_buffer(struct probe *p, uint32_t buffer) {
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Are these bytes of the file there, and not a hole? */
+static bool is_there(const struct stream_file *f, uint64_t from, uint64_t to) {
+    if (to > f->size) {
+        return false;
+    }
+    const off_t hole = lseek(f->fd, (off_t)from, SEEK_HOLE);
+    return hole < 0 || (uint64_t)hole >= to; /* a file system that cannot tell has none */
+}
+
+/* A slice that is there, by chance. False: none seems to be. */
+static bool choose_slice(struct probe *p, const struct sluice_gguf_tensor **tensor, uint64_t *from) {
+    for (int i = 0; i < PROBE_TRIES; i++) {
+        const struct sluice_gguf_tensor *t = p->experts[random_next(p) % p->n_experts];
+        const uint64_t slice = t->bytes / t->ne[2];
+        *tensor = t;
+        *from = t->offset + random_next(p) % t->ne[2] * slice;
+        if (is_there(&p->files[t->shard], *from, *from + slice)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Queue the pieces of a slice that is chosen by chance. *more becomes false when it is enough. */
 static int read_slice(struct probe *p, double end, bool *more, struct sluice_error *err) {
-    const struct sluice_gguf_tensor *t = p->experts[random_next(p) % p->n_experts];
+    const struct sluice_gguf_tensor *t;
+    uint64_t from;
+    if (!choose_slice(p, &t, &from)) {
+        return sluice_error_set(err, SLUICE_ERR_ARG, "%s: has no experts to read", p->gguf->shards[0].path);
+    }
     const struct stream_file *f = &p->files[t->shard];
-    const uint64_t slice = t->bytes / t->ne[2], from = t->offset + random_next(p) % t->ne[2] * slice;
-    const uint64_t to = from + slice, chunk = ((uint64_t)PROBE_CHUNK + f->align - 1) / f->align * f->align;
+    const uint64_t to = from + t->bytes / t->ne[2],
+                   chunk = ((uint64_t)PROBE_CHUNK + f->align - 1) / f->align * f->align;
     for (uint64_t at = from / f->align * f->align; at < to && *more; at += chunk) {
         uint64_t bytes;
         int error;

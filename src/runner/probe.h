@@ -30,8 +30,8 @@ struct sluice_probe {
 
 /*
  * Read random expert slices of the model, through the same lanes and in the same pieces as the engine
- * does. SLUICE_ERR_ARG when it has no experts, SLUICE_ERR_IO when a read fails, SLUICE_ERR_STATE with
- * "interrupted".
+ * does; of an incomplete file those that it has. SLUICE_ERR_ARG when it has no experts, SLUICE_ERR_IO when a read
+ * fails, SLUICE_ERR_STATE with "interrupted".
  */
 int sluice_probe_disk(const struct sluice_gguf *g, const struct sluice_probe_params *p, struct sluice_probe *out,
                       struct sluice_error *err);

@@ -93,7 +93,8 @@ static int runner_load(struct sluice_runner *r, struct sluice_error *err) {
     struct llama_model_kv_override overrides[2];
     struct llama_model_params mp = llama_model_default_params();
     mp.use_extra_bufts = false;
-    mp.load_mode = LLAMA_LOAD_MODE_MMAP;
+    mp.load_mode = r->params.dry ? LLAMA_LOAD_MODE_NONE : LLAMA_LOAD_MODE_MMAP;
+    mp.no_alloc = r->params.dry;
     mp.n_gpu_layers = 0;
     mp.progress_callback = on_load;
     mp.progress_callback_user_data = r;

@@ -51,6 +51,7 @@ struct sluice_runner_params {
     int n_threads;                   /* compute threads, >= 1 */
     uint32_t n_expert_used;          /* experts per token; 0: as the model says. Checked by sluice_info_check_top_k */
     bool streaming;                  /* false: load fully resident, as plain llama.cpp */
+    bool dry;                        /* load nothing and allocate nothing: only for sluice_dry_run (dry.h) */
 };
 
 /* Why something ended. */

@@ -24,8 +24,6 @@
  */
 #include "runner/ubatch.h"
 
-#include "plan/ledger.h"
-
 enum { UBATCH_STOCK = 512 }; /* llama.cpp's own default: the least that a chat gets */
 
 static uint64_t smaller(uint64_t a, uint64_t b) {
@@ -61,7 +59,7 @@ uint32_t sluice_ubatch_next(uint64_t tokens, uint32_t tried, const struct sluice
 }
 
 void sluice_ubatch_judge(const struct sluice_settings *s, const struct sluice_info *info, uint64_t tokens,
-                         struct sluice_ubatch_cost *cost) {
+                         const struct plan_facts *facts, struct sluice_ubatch_cost *cost) {
     /* Slots are a little larger than weights (alignment); a quarter is not decided by that. */
     const struct plan_demand demand = {
         .layer = info->layer_bytes,
@@ -71,13 +69,11 @@ void sluice_ubatch_judge(const struct sluice_settings *s, const struct sluice_in
         .dense = info->dense_bytes,
         .dense_mapped = s->dense == SLUICE_DENSE_MMAP,
     };
-    struct plan_facts facts;
     struct sluice_plan plan;
     struct sluice_settings judged = *s;
     uint64_t budget = 0;
     judged.force_cache = true; /* whether that budget is sensible is said at the first token */
-    plan_facts_read(&facts, "");
-    const bool planned = plan_make(&judged, &demand, &facts, &plan, &budget, NULL) == SLUICE_OK;
+    const bool planned = plan_make(&judged, &demand, facts, &plan, &budget, NULL) == SLUICE_OK;
     *cost = (struct sluice_ubatch_cost){.buffers = plan.untouched_bytes, .allowed = UINT64_MAX};
     if (s->cache == SLUICE_CACHE_AUTO) {
         const uint64_t share = tokens ? SLUICE_UBATCH_SHARE : SLUICE_UBATCH_TALK_SHARE;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "plan/ledger.h"
 #include "runner/info.h"
 #include "sluice.h"
 
@@ -33,8 +34,9 @@ uint32_t sluice_ubatch_wish(uint64_t tokens, uint32_t n_ctx);
 /* After a context was made with `tried`: that, or a smaller size to try next. */
 uint32_t sluice_ubatch_next(uint64_t tokens, uint32_t tried, const struct sluice_ubatch_cost *cost);
 
-/* Judge the context that was just made, by the memory plan that the first token will make. */
+/* Judge the context that was just made, by the memory plan that the first token will make. facts: machine and process.
+ */
 void sluice_ubatch_judge(const struct sluice_settings *s, const struct sluice_info *info, uint64_t tokens,
-                         struct sluice_ubatch_cost *cost);
+                         const struct plan_facts *facts, struct sluice_ubatch_cost *cost);
 
 #endif

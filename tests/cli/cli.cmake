@@ -13,6 +13,7 @@ add_executable(cli-devices-late ${CMAKE_CURRENT_LIST_DIR}/devices.c)
 target_link_libraries(cli-devices-late PRIVATE sluice_options ${CMAKE_DL_LIBS})
 # Unit tests of the parts that need no process around them.
 add_executable(cli-unit ${CMAKE_CURRENT_LIST_DIR}/unit.c ${CMAKE_SOURCE_DIR}/src/runner/utf8.c ${CMAKE_SOURCE_DIR}/src/runner/ubatch.c
+    ${CMAKE_SOURCE_DIR}/src/runner/heard.c
     ${CMAKE_SOURCE_DIR}/src/cli/args.c ${CMAKE_SOURCE_DIR}/src/cli/options.c ${CMAKE_SOURCE_DIR}/src/cli/text.c
     ${CMAKE_SOURCE_DIR}/src/cli/progress.c ${CMAKE_SOURCE_DIR}/src/runner/prompt_file.c
     ${CMAKE_SOURCE_DIR}/src/gguf/gguf_check.c ${CMAKE_SOURCE_DIR}/src/gguf/gguf_reader.c)
@@ -43,7 +44,7 @@ endfunction()
 
 sluice_cli_test(make-model)
 set_tests_properties(cli-make-model PROPERTIES FIXTURES_SETUP cli-model)
-set(cli_tests pages bad-input damage run prompt-cache chat memory bench csv top window replay eval lossy)
+set(cli_tests pages bad-input damage run prompt-cache chat memory plan bench csv top window replay eval lossy)
 if(NOT SLUICE_SANITIZE)
     # A library with a sanitizer in it cannot be preloaded into a program without.
     list(APPEND cli_tests exec mapping cold serve)
@@ -52,7 +53,7 @@ foreach(test IN LISTS cli_tests)
     sluice_cli_test(${test})
     set_tests_properties(cli-${test} PROPERTIES FIXTURES_REQUIRED cli-model)
 endforeach()
-foreach(test run prompt-cache chat memory bench csv top window replay eval lossy cold exec serve)
+foreach(test run prompt-cache chat memory plan bench csv top window replay eval lossy cold exec serve)
     if(test IN_LIST cli_tests) # they compute with two threads
         set_tests_properties(cli-${test} PROPERTIES PROCESSORS 2)
     endif()

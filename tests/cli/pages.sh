@@ -5,13 +5,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
 
 works "sluice --help" "$sluice" --help
-for word in run chat serve exec bench eval replay info top; do
+for word in run chat serve exec bench eval replay info plan top; do
     expect "  lists $word" out.txt "^  $word "
 done
 works "sluice --version" "$sluice" --version
 expect "  names both versions" out.txt '^sluice [0-9.]+ \(llama\.cpp v[0-9.]+\)$'
 
-for command in run chat serve exec bench eval replay info top; do
+for command in run chat serve exec bench eval replay info plan top; do
     for option in --help -h; do
         works "sluice $command $option" "$sluice" "$command" "$option"
     done
@@ -93,6 +93,7 @@ refused 2 "no model" "run without a model" "$sluice" run -p Hello
 refused 2 "no model" "serve without a model" "$sluice" serve
 refused 2 "no model" "chat without a model" "$sluice" chat
 refused 2 "no model" "info without a model" "$sluice" info
+refused 2 "no model" "plan without a model" "$sluice" plan
 refused 2 "no prompt" "no prompt" "$sluice" run -m "$model"
 refused 2 "more than one prompt" "two prompts" "${run[@]}" -f "$0"
 refused 2 "the prompt is empty" "an empty prompt" "$sluice" run -m "$model" -p ""

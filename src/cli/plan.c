@@ -1,0 +1,569 @@
+/*
+ * plan.c - `sluice plan`: will it fit, how will it run, how fast, before anything is loaded.
+ *
+ * Nothing here has a rule of its own. How much memory: llama.cpp's arithmetic and the memory plan of the engine
+ * (runner/dry.c, plan/ledger.c), which `run` and `chat` ask at their first token. How fast the disk is: the engine's
+ * own lanes on this file's experts (runner/probe.c). How fast the processor is: ggml's kernels on weights of these
+ * shapes (runner/speed.c). What follows for tokens per second: plan/predict.c. This file asks them in an order in which
+ * they do not disturb each other: memory first, because what the probes leave behind would count as the program's.
+ *
+ * What cannot be found out is not guessed. A reason takes its place, and whatever depends on it is unknown too.
+ */
+#include "cli/plan.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/session.h"
+#include "plan/ledger.h"
+
+enum {
+    PLAN_PROMPT = 512,    /* tokens of the prompt that is planned for */
+    PLAN_CTX_LEAST = 512, /* tokens: no smaller context is proposed */
+};
+
+static const double PLAN_SPEED_SECONDS = 0.8;                    /* computing made-up tokens */
+static const uint64_t PLAN_POOL = 256ull << 20;                  /* bytes of made-up weights at most */
+static const double PLAN_DISK_SLOW = 0.8, PLAN_DISK_FAST = 1.15; /* what a run may find beside the probe's extremes */
+static const double PLAN_COMPUTE_SLOW = 1.2, PLAN_COMPUTE_FAST = 0.9; /* the same, of the median token's seconds */
+
+#define FIELD(name) offsetof(struct cli_config, name)
+
+static const struct cli_option plan_options[] = {
+    {.name = "--memory",
+     .metavar = "SIZE",
+     .set = cli_set_setting,
+     .setting = "memory",
+     .expect = "a size such as 3GiB, not 0",
+     .help = "ceiling for all memory of the process (what machine and cgroup leave)"},
+    {.name = "--ctx",
+     .letter = 'c',
+     .metavar = "N",
+     .set = cli_set_integer,
+     .offset = FIELD(n_ctx),
+     .max = 16777216,
+     .help = "context in tokens (4096; 0: as the model was trained)"},
+    {.name = "--prompt-tokens",
+     .metavar = "N",
+     .set = cli_set_integer,
+     .offset = FIELD(n_prompt),
+     .min = 1,
+     .max = 16777216,
+     .help = "plan for a prompt of N tokens (512): they decide the micro-batch, and it\nthe compute buffers"},
+    {.name = "--threads",
+     .letter = 't',
+     .metavar = "N",
+     .set = cli_set_integer,
+     .offset = FIELD(n_threads),
+     .min = 1,
+     .max = 512,
+     .help = "compute threads (one per processor that this process may use)"},
+    {.name = "--budgets",
+     .metavar = "LIST",
+     .set = cli_set_text,
+     .min = 1,
+     .expect = "sizes with commas",
+     .offset = FIELD(plan.budgets),
+     .help = "caches to predict, such as 0,500,4GiB,auto,all (0, auto, all and shares\nof all)"},
+    {.name = "--probe-seconds",
+     .metavar = "S",
+     .set = cli_set_real,
+     .offset = FIELD(plan.probe_seconds),
+     .max = 60,
+     .help = "how long the disk is read, in all (2; 0: not at all, its speed is unknown)"},
+    {.name = "--json", .set = cli_set_true, .offset = FIELD(json), .help = "the same as one JSON object"},
+    {0},
+};
+
+static const struct cli_group groups[] = {{"Options", plan_options}, {NULL, NULL}};
+
+static const struct cli_command command = {
+    .name = "sluice plan",
+    .usage = "sluice plan MODEL [--memory SIZE] [--ctx N] [options]",
+    .about = "Says before anything is loaded whether a model will fit, how it will run and how fast: from\n"
+             "the headers of its files (a download that has not ended is enough) and from measuring disk\n"
+             "and processor for three seconds. Of a split model name the first shard.",
+    .groups = groups,
+    .notes = "Each number is measured (here and now), derived (from the header), or assumed; what is not\n"
+             "known is said to be unknown, with the reason (null in JSON). Speeds have a range: routing is\n"
+             "known when the model has run. `sluice run` and `chat` with no settings choose the cache and\n"
+             "the micro-batch that are named here. Settings are also taken from the environment.\n\n"
+             "Example: sluice plan model.gguf --memory 6GiB",
+    .max_args = 1,
+};
+
+static bool stopped(void *user) {
+    (void)user;
+    return cli_interrupted();
+}
+
+/* ---- memory ----------------------------------------------------------------------------------- */
+
+static void find_sizes(struct outlook *p) {
+    for (uint32_t i = 0; i < p->gguf->n_shards; i++) {
+        const struct sluice_gguf_shard *s = &p->gguf->shards[i];
+        p->whole_bytes += s->whole > s->bytes ? s->whole : s->bytes;
+        p->present_bytes += s->bytes;
+    }
+}
+
+static int dry_run(struct outlook *p, uint32_t n_ctx, struct sluice_dry *dry, struct sluice_error *err) {
+    const struct sluice_dry_params params = {
+        .gguf = p->gguf,
+        .info = &p->info,
+        .settings = &p->settings,
+        .log = &p->log,
+        .tokens = p->tokens,
+        .n_ctx = n_ctx,
+        .n_threads = p->threads,
+    };
+    return sluice_dry_run(&params, dry, err);
+}
+
+/* The plan with other settings for the cache, and the slot memory that the engine would cut. */
+static int plan_with(const struct outlook *p, const struct sluice_dry *dry, enum sluice_cache_mode cache,
+                     uint64_t bytes, struct sluice_plan *memory, uint64_t *budget, struct sluice_error *err) {
+    struct sluice_settings s = p->settings;
+    uint64_t cut = 0;
+    s.cache = cache;
+    s.cache_bytes = bytes;
+    s.force_cache = true; /* whether LRU would hit is another question */
+    int rc = plan_make(&s, &dry->demand, &dry->facts, memory, budget, err);
+    if (rc == 0 && p->info.expert_tensors) {
+        rc = sluice_dry_cut(p->gguf, &p->info, *budget, &cut, err);
+        plan_set_cache(memory, rc ? memory->cache_bytes : cut);
+    }
+    return rc;
+}
+
+/* "a cache of 4110 MiB, 24 % of the experts" */
+static void say_streaming(struct outlook *p, uint64_t budget) {
+    const double mib = 1024 * 1024;
+    if (budget == 0) {
+        snprintf(p->mode_why, sizeof p->mode_why,
+                 "no memory is left for a cache: every expert is read each time it is used");
+        return;
+    }
+    snprintf(p->mode_why, sizeof p->mode_why,
+             "a cache of %.0f MiB holds %.0f %% of the experts, the others are read when they are used",
+             (double)p->memory.cache_bytes / mib,
+             100 * (double)p->memory.cache_bytes / (double)(p->all_bytes ? p->all_bytes : 1));
+}
+
+/* The largest context that fits, halving; 0: none. */
+static uint32_t find_smaller(struct outlook *p) {
+    struct sluice_plan memory;
+    uint64_t budget;
+    for (uint32_t n = p->dry.n_ctx / 2; n >= PLAN_CTX_LEAST && !cli_interrupted(); n /= 2) {
+        struct sluice_dry dry;
+        if (dry_run(p, n, &dry, NULL)) {
+            return 0;
+        }
+        if (plan_with(p, &dry, p->settings.cache, p->settings.cache_bytes, &memory, &budget, NULL) == 0) {
+            return n;
+        }
+    }
+    return 0;
+}
+
+/* A model without experts: llama.cpp alone. */
+static void judge_dense(struct outlook *p) {
+    const struct sluice_plan *m = &p->memory;
+    p->mode = m->limit_bytes == 0 ? PLAN_UNKNOWN : m->total_bytes <= m->limit_bytes ? PLAN_RESIDENT : PLAN_NONE;
+    snprintf(p->mode_why, sizeof p->mode_why, "%s",
+             p->mode == PLAN_RESIDENT ? "it has no experts to stream, and fits in memory"
+             : p->mode == PLAN_NONE   ? "it has no experts to stream, and does not fit in memory"
+                                      : "how much memory there is is not known");
+}
+
+/* What plan_make says about the experts. */
+static void judge_experts(struct outlook *p) {
+    struct sluice_error err = {0};
+    uint64_t budget = 0;
+    sluice_dry_cut(p->gguf, &p->info, UINT64_MAX / 2, &p->all_bytes, NULL);
+    if (plan_with(p, &p->dry, p->settings.cache, p->settings.cache_bytes, &p->memory, &budget, &err)) {
+        p->mode = PLAN_NONE;
+        snprintf(p->mode_why, sizeof p->mode_why, "%s", err.message);
+        p->smaller_ctx = find_smaller(p);
+        return;
+    }
+    if (p->all_bytes && p->memory.cache_bytes >= p->all_bytes) {
+        p->mode = PLAN_RESIDENT;
+        snprintf(p->mode_why, sizeof p->mode_why, "the cache has room for all experts");
+    } else {
+        p->mode = PLAN_STREAMING;
+        say_streaming(p, budget);
+    }
+}
+
+/* Memory, and from it how it will run. */
+static void find_memory(struct outlook *p) {
+    struct sluice_error err = {0};
+    const int rc = dry_run(p, (uint32_t)p->config->n_ctx, &p->dry, &err);
+    if (rc) {
+        snprintf(p->dry_why, sizeof p->dry_why, "%s", err.message);
+        snprintf(p->mode_why, sizeof p->mode_why, "%s", err.message);
+        p->mode = rc == SLUICE_ERR_LLAMA || rc == SLUICE_ERR_ARG ? PLAN_NONE : PLAN_UNKNOWN;
+        return;
+    }
+    if (!p->dry.kv_known || !p->dry.compute_known) {
+        snprintf(p->mode_why, sizeof p->mode_why, "llama.cpp did not say how much memory the context takes");
+        return;
+    }
+    p->has_memory = true;
+    if (p->info.expert_tensors) {
+        judge_experts(p);
+    } else {
+        uint64_t budget;
+        p->dry.demand.dense_mapped = true; /* nothing streams, so nothing is moved out of the page cache */
+        plan_with(p, &p->dry, SLUICE_CACHE_OFF, 0, &p->memory, &budget, NULL);
+        judge_dense(p);
+    }
+    const struct sluice_plan *m = &p->memory;
+    p->resident_bytes = m->process_bytes + m->files_bytes + m->untouched_bytes + p->info.total_bytes;
+    p->resident_fits = m->limit_bytes && p->resident_bytes + m->floor_bytes <= m->limit_bytes;
+}
+
+/* ---- disk and processor ----------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* 1, 2, 4, 8 and what a run would use. */
+static void list_lanes(struct outlook *p) {
+    static const uint32_t usual[] = {1, 2, 4, 8};
+    const uint32_t used = (uint32_t)p->settings.io_threads;
+    bool listed = false;
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
+        p->lanes[p->n_lanes++] = (struct outlook_lanes){.lanes = usual[i]};
+        listed = listed || usual[i] == used;
+    }
+    if (!listed) {
+        p->lanes[p->n_lanes++] = (struct outlook_lanes){.lanes = used};
+    }
+}
+
+/* One sample. False, with the reason noted, when it is no measurement of the disk. */
+static bool sample_disk(struct outlook *p, struct outlook_lanes *l, double seconds, uint64_t seed) {
+    const struct sluice_probe_params params = {
+        .io = p->settings.io,
+        .lanes = l->lanes,
+        .direct = true,
+        .seconds = seconds,
+        .max_bytes = 16ull << 30,
+        .seed = seed,
+        .interrupted = stopped,
+    };
+    struct sluice_probe got;
+    struct sluice_error err;
+    if (sluice_probe_disk(p->gguf, &params, &got, &err)) {
+        snprintf(p->disk_why, sizeof p->disk_why, "%s", err.message);
+        return false;
+    }
+    if (!got.direct) {
+        snprintf(p->disk_why, sizeof p->disk_why,
+                 "this file system has no direct reads: what could be measured is the page cache");
+        return false;
+    }
+    l->rate[l->n++] = got.per_second;
+    return true;
+}
+
+/* All numbers of lanes in turn, so that a disk that changes meanwhile changes for all of them. */
+static void probe_disk(struct outlook *p, struct cli_progress *progress) {
+    const double seconds = p->config->plan.probe_seconds;
+    bool ok = true;
+    if (!p->info.expert_tensors) {
+        snprintf(p->disk_why, sizeof p->disk_why, "it has no experts to read");
+        return;
+    }
+    if (seconds <= 0) {
+        snprintf(p->disk_why, sizeof p->disk_why, "not measured (--probe-seconds 0)");
+        return;
+    }
+    list_lanes(p);
+    for (int round = 0; ok && round < PLAN_ROUNDS; round++) {
+        for (size_t i = 0; ok && i < p->n_lanes && !cli_interrupted(); i++) {
+            cli_progress_seconds(progress, "reading random experts", 0);
+            ok = sample_disk(p, &p->lanes[i], seconds / PLAN_ROUNDS / (double)p->n_lanes, (uint64_t)round * 16 + i + 1);
+        }
+    }
+    for (size_t i = 0; ok && i < p->n_lanes; i++) {
+        struct outlook_lanes *l = &p->lanes[i];
+        qsort(l->rate, l->n, sizeof l->rate[0], by_value);
+        if (l->lanes == (uint32_t)p->settings.io_threads && l->n) {
+            p->input.disk.low = l->rate[0] * PLAN_DISK_SLOW;
+            p->input.disk.mid = l->rate[l->n / 2];
+            p->input.disk.high = l->rate[l->n - 1] * PLAN_DISK_FAST;
+        }
+    }
+    p->n_lanes = ok ? p->n_lanes : 0;
+}
+
+static void measure_speed(struct outlook *p, struct cli_progress *progress) {
+    struct plan_limits limits;
+    struct sluice_error err;
+    plan_limits_read(&limits, "");
+    const struct sluice_speed_params params = {
+        .gguf = p->gguf,
+        .info = &p->info,
+        .nodes = p->dry.nodes,
+        .n_threads = p->threads,
+        .seconds = PLAN_SPEED_SECONDS,
+        .max_bytes = limits.available && limits.available / 4 < PLAN_POOL ? limits.available / 4 : PLAN_POOL,
+        .interrupted = stopped,
+    };
+    cli_progress_seconds(progress, "computing made-up tokens", 0);
+    if (sluice_speed_measure(&params, &p->speed, &err)) {
+        snprintf(p->speed_why, sizeof p->speed_why, "%s", err.message);
+        return;
+    }
+    const double mid = p->speed.token_s;
+    p->input.compute_s.mid = mid;
+    p->input.compute_s.low = mid * PLAN_COMPUTE_SLOW;
+    p->input.compute_s.high =
+        p->speed.fastest_s < mid * PLAN_COMPUTE_FAST ? p->speed.fastest_s : mid * PLAN_COMPUTE_FAST;
+    p->input.graph_s = p->speed.graph_s;
+}
+
+/* ---- predictions ------------------------------------------------------------------------------ */
+
+/* Add the row of a cache; one that is there already gets no second row. */
+static void add_row(struct outlook *p, const char *name, enum sluice_cache_mode cache, uint64_t bytes, bool is_auto) {
+    struct sluice_error err = {0};
+    struct sluice_plan memory = {0};
+    struct outlook_row row = {.is_auto = is_auto, .fits = true};
+    uint64_t budget = bytes, cut = 0;
+    snprintf(row.name, sizeof row.name, "%s", name);
+    if (p->n_rows == PLAN_ROWS_MAX) {
+        return;
+    }
+    if (p->has_memory) {
+        const int rc = plan_with(p, &p->dry, cache, bytes, &memory, &budget, &err);
+        row.fits = rc == 0;
+        snprintf(row.why_not, sizeof row.why_not, "%s", rc ? err.message : "");
+        row.total_bytes = memory.total_bytes;
+        budget = rc ? bytes : budget;
+    }
+    if (budget && sluice_dry_cut(p->gguf, &p->info, budget, &cut, NULL) == 0) {
+        row.cache_bytes = cut;
+    }
+    for (size_t i = 0; i < p->n_rows; i++) {
+        if (p->rows[i].cache_bytes == row.cache_bytes) {
+            p->rows[i].is_auto = p->rows[i].is_auto || is_auto;
+            return;
+        }
+    }
+    predict_cache(&p->input, row.cache_bytes, &row.speed);
+    p->rows[p->n_rows++] = row;
+}
+
+static int by_cache(const void *a, const void *b) {
+    const struct outlook_row *x = a, *y = b;
+    return x->cache_bytes < y->cache_bytes ? -1 : x->cache_bytes > y->cache_bytes;
+}
+
+/* --budgets: is the list one? Adds its rows if `add`. */
+static int list_rows(struct outlook *p, bool add) {
+    char item[32];
+    for (const char *at = p->config->plan.budgets; at;) {
+        const size_t n = strcspn(at, ",");
+        uint64_t bytes = 0;
+        snprintf(item, sizeof item, "%.*s", (int)(n < sizeof item ? n : sizeof item - 1), at);
+        const bool all = strcmp(item, "all") == 0, is_auto = strcmp(item, "auto") == 0;
+        if (n >= sizeof item || (!all && !is_auto && strcmp(item, "off") != 0 && !sluice_parse_size(item, &bytes))) {
+            return cli_fail(CLI_EXIT_USAGE, p->config->command,
+                            "--budgets %s: '%s' is neither a size such as 2000 (MiB) or 4GiB, nor 0, auto or all",
+                            p->config->plan.budgets, item);
+        }
+        if (add) {
+            bytes = all ? p->all_bytes : bytes;
+            add_row(p, item,
+                    is_auto ? p->settings.cache
+                    : bytes ? SLUICE_CACHE_FIXED
+                            : SLUICE_CACHE_OFF,
+                    is_auto ? p->settings.cache_bytes : bytes, is_auto);
+        }
+        at = at[n] ? at + n + 1 : NULL;
+    }
+    return 0;
+}
+
+static void predict(struct outlook *p) {
+    static const struct {
+        const char *name; /* of the row */
+        uint64_t part;    /* of all experts, one in so many */
+    } shares[] = {{"1/16", 16}, {"1/8", 8}, {"1/4", 4}, {"1/2", 2}, {"all", 1}};
+    p->input.layers = p->info.layers < SLUICE_GGUF_LAYERS_MAX ? (uint32_t)p->info.layers : SLUICE_GGUF_LAYERS_MAX;
+    predict_resident(&p->input, &p->resident);
+    if (p->info.expert_tensors == 0 || p->info.token_bytes == 0) {
+        return;
+    }
+    if (p->all_bytes == 0) {
+        sluice_dry_cut(p->gguf, &p->info, UINT64_MAX / 2, &p->all_bytes, NULL);
+    }
+    p->input.token_bytes = p->info.token_bytes;
+    p->input.bank_bytes = p->all_bytes;
+    p->input.experts = (double)p->info.experts;
+    p->input.top_k = (double)p->info.top_k_max;
+    p->input.moe_layers = (uint32_t)p->info.moe_layers;
+    p->input.threads = p->threads;
+    p->input.lookahead = p->settings.lookahead;
+    if (p->config->plan.budgets) {
+        list_rows(p, true);
+        return;
+    }
+    add_row(p, "0", SLUICE_CACHE_OFF, 0, false);
+    if (p->mode == PLAN_STREAMING || p->mode == PLAN_RESIDENT) {
+        add_row(p, "auto", p->settings.cache, p->settings.cache_bytes, true);
+    }
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        add_row(p, shares[i].name, SLUICE_CACHE_FIXED, p->all_bytes / shares[i].part, false);
+    }
+    qsort(p->rows, p->n_rows, sizeof p->rows[0], by_cache);
+}
+
+/* ---- the command line ------------------------------------------------------------------------- */
+
+/* Append a word, quoted for a shell if it needs that. */
+static void add_word(char *line, size_t cap, const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-+=:,@%";
+    size_t n = strlen(line);
+    n += (size_t)snprintf(line + n, cap - n, "%s", n ? " " : "");
+    if (word[0] && word[strspn(word, plain)] == '\0') {
+        snprintf(line + n, cap - n, "%s", word);
+        return;
+    }
+    n += (size_t)snprintf(line + n, cap - n, "'");
+    for (const char *c = word; *c && n + 8 < cap; c++) {
+        n += (size_t)snprintf(line + n, cap - n, *c == '\'' ? "'\\''" : "%c", *c);
+    }
+    snprintf(line + n, cap - n, "'");
+}
+
+static void add_number(char *line, size_t cap, const char *option, uint64_t n) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, n);
+    add_word(line, cap, option);
+    add_word(line, cap, text);
+}
+
+/* Settings that are defaults are not named: run chooses them by the same plan. */
+static void write_command(struct outlook *p) {
+    const struct cli_config *c = p->config;
+    char *line = p->command;
+    const size_t cap = sizeof p->command;
+    const char *model = p->gguf->shards[0].path;
+    if ((p->mode != PLAN_STREAMING && p->mode != PLAN_RESIDENT && !p->smaller_ctx) ||
+        strlen(model) > SLUICE_PATH_MAX / 2) {
+        return;
+    }
+    add_word(line, cap, "sluice");
+    add_word(line, cap, "run");
+    add_word(line, cap, "-m");
+    add_word(line, cap, model);
+    if (p->smaller_ctx || c->n_ctx != 4096) {
+        add_number(line, cap, "-c", p->smaller_ctx ? p->smaller_ctx : (uint64_t)c->n_ctx);
+    }
+    if (c->n_threads) {
+        add_number(line, cap, "-t", (uint64_t)c->n_threads);
+    }
+    for (size_t i = 0; i < c->n_settings; i++) { /* plan takes no other */
+        add_word(line, cap, "--memory");
+        add_word(line, cap, c->settings[i].value);
+    }
+    add_word(line, cap, "-p");
+    add_word(line, cap, "Why is the sky blue?");
+}
+
+/* ---- the command ------------------------------------------------------------------------------ */
+
+static int show(const struct outlook *p) {
+    char *page = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&page, &n);
+    bool ok = out != NULL;
+    if (ok && p->config->json) {
+        ok = outlook_print_json(p, out);
+    } else if (ok) {
+        outlook_print(p, out);
+    }
+    if (out && fclose(out) != 0) {
+        ok = false;
+    }
+    int rc = CLI_EXIT_FAILED;
+    if (!ok) {
+        cli_fail(0, p->config->command, "no memory to describe the plan");
+    } else if (cli_write(p->config->command, page, n)) {
+        rc = CLI_EXIT_OK;
+    }
+    free(page);
+    return rc;
+}
+
+/* From the header to the page. */
+static int make(struct outlook *p, struct cli_progress *progress) {
+    const struct cli_config *c = p->config;
+    struct sluice_error err;
+    if (sluice_gguf_check_header(c->args[0], &p->gguf, &err) || sluice_info_collect(p->gguf, &p->info, &err)) {
+        return cli_fail(CLI_EXIT_FAILED, c->command, "%s", err.message);
+    }
+    int rc = cli_session_settings(c, &p->settings);
+    rc = rc ? rc : list_rows(p, false);
+    if (rc) {
+        return rc;
+    }
+    p->settings.publish = false; /* nothing streams here */
+    p->tokens = c->n_prompt ? (uint64_t)c->n_prompt : PLAN_PROMPT;
+    p->threads = c->n_threads ? (int)c->n_threads : sluice_cpu_count();
+    find_sizes(p);
+    sluice_runner_setup(&p->log, c->command);
+    if (sluice_register(&p->settings, &err)) {
+        return cli_fail(err.status == SLUICE_ERR_ARG ? CLI_EXIT_USAGE : CLI_EXIT_FAILED, c->command, "%s", err.message);
+    }
+    find_memory(p);
+    probe_disk(p, progress);
+    measure_speed(p, progress);
+    cli_progress_clear(progress);
+    if (cli_interrupted()) {
+        return CLI_EXIT_FAILED;
+    }
+    predict(p);
+    write_command(p);
+    return show(p);
+}
+
+int cli_plan(int argc, char **argv) {
+    struct cli_config config;
+    struct cli_progress progress = {0};
+    int rc = cli_parse(&command, argc, argv, &config);
+    if (rc || config.help) {
+        return rc ? rc : cli_help(&command);
+    }
+    if (config.n_args == 0) {
+        return cli_fail(CLI_EXIT_USAGE, config.command, "no model: name a GGUF file (see sluice plan --help)");
+    }
+    struct outlook *p = calloc(1, sizeof *p);
+    if (!p) {
+        return cli_fail(CLI_EXIT_FAILED, config.command, "no memory");
+    }
+    p->config = &config;
+    cli_interrupt_install();
+    cli_progress_start(&progress, false);
+    rc = make(p, &progress);
+    sluice_gguf_free(p->gguf);
+    free(p);
+    if (cli_interrupted()) {
+        cli_interrupt_die();
+    }
+    return rc;
+}
