@@ -72,5 +72,6 @@ int main(int argc, char **argv) {
     }
     return cli_fail(
         CLI_EXIT_USAGE, "sluice",
-        "unknown command %s: one of run, chat, serve, exec, bench, eval, replay, info, plan, top (see sluice --help)", name);
+        "unknown command %s: one of run, chat, serve, exec, bench, eval, replay, info, plan, top (see sluice --help)",
+        name);
 }
