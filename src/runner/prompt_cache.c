@@ -110,6 +110,24 @@ static int model_identity(const struct sluice_gguf *g, XXH128_hash_t *out, struc
     return rc;
 }
 
+/* Settings that leave experts out change what is computed, as a model does. */
+static void lossy_facts(FILE *f, const struct sluice_settings *s) {
+    fprintf(f, "setting of --drop-cold-experts=");
+    if (s && s->drop_cold_experts > 0) {
+        fprintf(f, "%.9g %d %d %d %s", s->drop_cold_experts, s->drop_renorm, s->drop_in_prefill, s->drop_reproducible,
+                s->cold_model);
+    }
+    fputc('\n', f);
+}
+
+/* They can be changed while a program runs, which the facts do not know. */
+static bool lossless_so_far(const struct sluice_settings *s) {
+    struct sluice_stats st;
+    sluice_get_stats(&st);
+    const struct sluice_drop_stats *p = &st.prompt.drop, *g = &st.generation.drop;
+    return (s && s->drop_cold_experts > 0) || p->dropped + p->substituted + g->dropped + g->substituted == 0;
+}
+
 /* Everything that the state depends on. The keys are what a user is told when one differs. */
 static int make_facts(struct sluice_prompt_cache *c, struct sluice_error *err) {
     const struct sluice_runner_params *p = &c->r->params;
@@ -127,6 +145,7 @@ static int make_facts(struct sluice_prompt_cache *c, struct sluice_error *err) {
         fprintf(f, "experts per token=%" PRIu32 "\n", p->n_expert_used);
         fprintf(f, "type of K=%d\ntype of V=%d\n", (int)cp.type_k, (int)cp.type_v);
         fprintf(f, "attention=%d %d %d\n", (int)cp.flash_attn_type, cp.swa_full, cp.kv_unified);
+        lossy_facts(f, p->settings);
         fprintf(f, "processor=%s\n", llama_print_system_info());
     }
     if (!f || fclose(f)) {
@@ -249,6 +268,10 @@ int sluice_prompt_cache_save(struct sluice_prompt_cache *c, struct sluice_error 
     struct sluice_runner *r = c->r;
     if (same_tokens(c, r->kv, r->n_kv) == r->n_kv) {
         return 0;
+    }
+    if (!lossless_so_far(r->params.settings)) {
+        return sluice_error_set(err, SLUICE_ERR_STATE,
+                                "%s: experts were left out meanwhile, which this run's settings do not say", c->path);
     }
     const struct sluice_prompt_parts made = {
         .facts = c->facts,

@@ -104,6 +104,15 @@ cp whole.bin p.bin
 refused_file "another context size" "another context" "${same[@]}" -c 768
 cp whole.bin p.bin
 refused_file "another experts per token" "another number of experts" "${same[@]}" --n-expert-used 1
+# A state with experts left out is not the lossless one, and the other way round; the same settings find it again.
+lossy=(--drop-cold-experts 1 --drop-in-prefill --cache 0.3 --force-cache)
+cp whole.bin p.bin
+refused_file "another setting of --drop-cold-experts" "lossless, then lossy" "${same[@]}" "${lossy[@]}"
+refused_file "another setting of --drop-cold-experts" "lossy, then lossless" "${same[@]}"
+rm -f p.bin
+try "${same[@]}" "${lossy[@]}"
+try "${same[@]}" "${lossy[@]}"
+prompt_is "$n" 0 "lossy twice"
 # The same header, other weights: somewhere in so long a stretch one of the 64 samples lies.
 cp "$model" other.gguf
 dd if=/dev/zero of=other.gguf bs=4096 seek=$(($(stat -c %s "$model") / 8192)) count=$(($(stat -c %s "$model") / 64 / 4096 + 2)) conv=notrunc status=none
