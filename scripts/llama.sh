@@ -63,6 +63,36 @@ fetch_source() {
     mv "$tmp/src" "$source_dir"
 }
 
+# GCC 12's _tile_loadconfig tells the compiler that it reads 8 of its 64 bytes, so the rest of the tiles' shapes is
+# optimised away, and the first tile instruction of a build for this processor is an illegal one: every llama.cpp program
+# with repacked weights then dies at its first prompt (seen with GCC 12.2 on a Xeon with AMX, 2026-11-30). True: that is so here.
+tiles_are_broken() {
+    grep -qw amx_int8 /proc/cpuinfo 2>/dev/null || return 1
+    local dir rc=0
+    dir=$(mktemp -d)
+    cat >"$dir/tiles.c" <<'C'
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+struct tiles { unsigned char palette, start, reserved[14]; unsigned short colsb[16]; unsigned char rows[16]; };
+int main(void) {
+    if (syscall(SYS_arch_prctl, 0x1023, 18)) return 0; /* not allowed to use them: ggml asks as well */
+    _Alignas(64) struct tiles t = {0};
+    t.palette = 1;
+    t.rows[0] = 8, t.colsb[0] = 64;
+    t.rows[4] = 16, t.colsb[4] = 64;
+    _tile_loadconfig(&t);
+    _tile_zero(4);
+    return 0;
+}
+C
+    if ${CC:-cc} -O2 -march=native -o "$dir/tiles" "$dir/tiles.c" 2>/dev/null; then
+        bash -c '"$0"; exit' "$dir/tiles" >/dev/null 2>&1 || rc=$? # a shell of its own: it also says what killed it
+    fi
+    rm -rf "$dir"
+    [ "$rc" -ne 0 ]
+}
+
 build() { # build KIND TARGET...
     local kind=$1
     shift
@@ -75,6 +105,10 @@ build() { # build KIND TARGET...
     tsan) options+=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DGGML_OPENMP=OFF -DLLAMA_SANITIZE_THREAD=ON -DGGML_SANITIZE_THREAD=ON) ;;
     *) die "unknown kind $kind" ;;
     esac
+    if [ "$kind" != dl ] && tiles_are_broken; then
+        say "this compiler cannot use the processor's AMX tiles: built without them"
+        options+=(-DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__)
+    fi
     local key
     key=$({
         echo "$LLAMA_VERSION $source_dir ${options[*]}"

@@ -169,6 +169,9 @@ void block_destroy(struct block_exec *x);
 /* Threads of the inner CPU backend from now on. */
 void block_set_threads(struct block_exec *x, int n);
 
+/* Learn from a split that will be computed, maybe much later and after others. Nothing of it is remembered but weights. */
+void block_learn(struct block_exec *x, struct ggml_cgraph *graph);
+
 /* Compute a split. On failure *err says why. Not thread-safe for one executor. */
 enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *graph, struct sluice_error *err);
 

@@ -522,8 +522,11 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
             if (x->held && !same) {
                 block_trace(x, g, i, w);
             }
-            if (x->held && !same) {
-                foresee_next(&x->foresee, x->engine, node, w->group, x->route.K, x->route.n);
+            if (!same) {
+                foresee_guess(&x->foresee, x->engine, node, w->group, x->route.K, x->route.n);
+            }
+            if (x->held) {
+                foresee_read(&x->foresee, x->engine);
             }
         }
     }
@@ -551,6 +554,11 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
     if (status == GGML_STATUS_SUCCESS && !traced) {
         block_trace(x, g, i, w);
     }
+    uint32_t copies;
+    if (status == GGML_STATUS_SUCCESS && !x->held && !block_parts_ahead(g, i + *taken, ids, w->group, &copies)) {
+        /* Taken in turns, and all are done: the disk has nothing to do until the next block. */
+        foresee_read(&x->foresee, x->engine);
+    }
     return status;
 }
 
@@ -563,6 +571,16 @@ static void block_book(struct block_exec *x) {
     timing_switch(l, TIMING_OTHER, clock_seconds());
     engine_count_time(x->engine, x->phase, l->s[TIMING_STALL], l->s[TIMING_EXPERT]);
     step_leave(&x->step, l);
+}
+
+void block_learn(struct block_exec *x, struct ggml_cgraph *g) {
+    for (int i = 0; i < ggml_graph_n_nodes(g); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(g, i);
+        const struct stream_weight *w = node->op == GGML_OP_MUL_MAT_ID ? buffer_weight(node->src[0]) : NULL;
+        if (w) {
+            foresee_learn(&x->foresee, node, w->group, w->n_expert);
+        }
+    }
 }
 
 enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, struct sluice_error *err) {

@@ -137,10 +137,18 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     return status;
 }
 
+/* Nothing is changed; but a split is shown here before any of its graph is computed. */
+static void backend_optimize(ggml_backend_t backend, struct ggml_cgraph *graph,
+                             struct ggml_backend_graph_optimize_params *params) {
+    (void)params;
+    block_learn(backend->context, graph);
+}
+
 static const struct ggml_backend_i backend_iface = {
     .get_name = backend_name,
     .free = backend_free,
     .graph_compute = backend_compute,
+    .graph_optimize = backend_optimize,
 };
 
 static ggml_guid backend_guid = {0x51, 0x1c, 0xe0, 0x9a, 0x63, 0x0d, 0x4f, 0x21,

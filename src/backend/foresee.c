@@ -29,8 +29,9 @@
  * above and a third of its experts cached, 0.44 of what was begun was then used, 0.37 of twice as many (0.33 with one).
  *
  * One vector per token times one small matrix, on the thread that runs the block, after its reads are under
- * way: 0.26 million multiply-adds a layer and token for the second model above. So only few tokens: more than
- * FORESEE_ROWS would take as long as their reads, and want nearly every expert of the next layer anyway.
+ * way: 0.26 million multiply-adds a layer and token for the second model above. So only few tokens: of more than
+ * FORESEE_ROWS, FORESEE_SAMPLE vote, spread over the batch. Those want nearly every expert of the next layer, so what
+ * some of them want is as good as certain, and attention takes them long enough to read it.
  */
 #include "backend/foresee.h"
 
@@ -66,7 +67,7 @@ void foresee_learn(struct foresee *f, const struct ggml_tensor *node, uint32_t g
         f->router = r;
         f->n_groups = group + 1;
     }
-    if (f->last != UINT32_MAX) {
+    if (f->last != UINT32_MAX && f->last != group) { /* a block has several matmuls */
         f->router[f->last].next = group;
     }
     f->last = group;
@@ -107,12 +108,14 @@ static size_t foresee_line(size_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-void foresee_next(struct foresee *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k,
-                  uint32_t n_distinct) {
+void foresee_guess(struct foresee *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k,
+                   uint32_t n_distinct) {
+    f->n_picks = 0;
     const struct ggml_tensor *in = node->src[1];
     const int64_t n = in->ne[0], n_rows = in->ne[2];
-    if (n_rows > FORESEE_ROWS || !f->traits || group >= f->n_groups || f->router[group].next == UINT32_MAX ||
-        !engine_foresees(e)) {
+    const bool wide = n_rows > FORESEE_ROWS;
+    const int64_t n_votes = wide ? FORESEE_SAMPLE : n_rows;
+    if (!f->traits || group >= f->n_groups || f->router[group].next == UINT32_MAX || !engine_foresees(e)) {
         return;
     }
     const struct foresee_router *here = &f->router[group], *there = &f->router[here->next];
@@ -138,7 +141,8 @@ void foresee_next(struct foresee *f, struct engine *e, const struct ggml_tensor 
     int32_t *pick = (int32_t *)(at + floats + row + 2 * experts);
     const float *a = there->norm ? there->norm->data : NULL, *b = here->norm ? here->norm->data : NULL;
     memset(score, 0, experts);
-    for (int64_t r = 0; r < n_rows; r++) {
+    for (int64_t v = 0; v < n_votes; v++) {
+        const int64_t r = (v + 1) * n_rows / n_votes - 1; /* the last one is among them: what follows is like it */
         const float *from = (const float *)((const char *)in->data + (size_t)r * in->nb[2]);
         for (int64_t i = 0; i < n; i++) {
             x[i] = a && b && b[i] != 0 ? from[i] / b[i] * a[i] : from[i];
@@ -151,5 +155,15 @@ void foresee_next(struct foresee *f, struct engine *e, const struct ggml_tensor 
         }
         guess_add(score, logit, n_expert, top_k);
     }
-    engine_foresee(e, here->next, pick, guess_rank(score, n_expert, pick, most));
+    f->n_picks = guess_rank(score, n_expert, pick, most);
+    f->pick = pick;
+    f->picks_of = here->next;
+    f->wide = wide;
+}
+
+void foresee_read(struct foresee *f, struct engine *e) {
+    if (f->n_picks) {
+        engine_foresee(e, f->picks_of, f->pick, f->n_picks, f->wide);
+        f->n_picks = 0;
+    }
 }

@@ -9,7 +9,10 @@
 #include "ggml.h"
 #include "stream/engine.h"
 
-enum { FORESEE_ROWS = 8 }; /* tokens of a batch at most, to guess for it */
+enum {
+    FORESEE_ROWS = 8,  /* tokens of a batch at most, that all are asked */
+    FORESEE_SAMPLE = 4 /* tokens that are asked in longer ones */
+};
 
 /* What is known of a group's router. Tensors are the model's, which outlives its contexts. */
 struct foresee_router {
@@ -27,6 +30,10 @@ struct foresee {
     uint32_t last;                 /* the group of the block before; UINT32_MAX: none */
     void *scratch;                 /* input, converted input, logits, scores and picks */
     size_t scratch_bytes;          /* of it */
+    const int32_t *pick;           /* in scratch: what was guessed, likeliest first */
+    uint32_t n_picks;              /* entries; 0: no guess */
+    uint32_t picks_of;             /* the group that it was guessed for */
+    bool wide;                     /* from more than FORESEE_ROWS tokens */
 };
 
 void foresee_init(struct foresee *f, kernel_traits_fn traits);
@@ -39,11 +46,15 @@ void foresee_free(struct foresee *f);
 void foresee_learn(struct foresee *f, const struct ggml_tensor *node, uint32_t group, uint32_t n_expert);
 
 /*
- * The block of a token, or of at most FORESEE_ROWS, has its demand under way: guess the next block's experts by its
- * router on this block's input, and have them read when the lanes are idle: top_k of the token; of several the
- * likeliest, half as many as the n_distinct experts that this block's tokens use.
+ * Guess the next block's experts by its router on this block's input, of which `node` is the first matmul, as long as
+ * that input is there: top_k of one token; of several the likeliest, half as many as the n_distinct experts that this
+ * block's tokens use. Nothing is guessed where it would not be read (engine_foresees).
  */
-void foresee_next(struct foresee *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k,
-                  uint32_t n_distinct);
+void foresee_guess(struct foresee *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k,
+                   uint32_t n_distinct);
+
+/* The block's own demand is under way, or served: have what was guessed read when the lanes are idle. Once per guess.
+ */
+void foresee_read(struct foresee *f, struct engine *e);
 
 #endif

@@ -143,9 +143,10 @@ void engine_wake(struct engine *e);
  * Bundles of `group` that its next block will probably use, likeliest first: those that are not in
  * memory are read while the lanes have nothing better to do, a few at a time, as long as that turns
  * out useful. Nothing is pinned, and nobody waits for it; what was not begun when the next demand
- * arrives is forgotten. Does nothing where it cannot help (no cache, nothing missed lately).
+ * arrives is forgotten. Does nothing where it cannot help (no cache, nothing missed lately). `wide`: so many tokens
+ * were asked that it is as good as certain, and there is time: as many as possible.
  */
-void engine_foresee(struct engine *e, uint32_t group, const int32_t *expert, uint32_t n);
+void engine_foresee(struct engine *e, uint32_t group, const int32_t *expert, uint32_t n, bool wide);
 
 /* Would engine_foresee do anything now? For callers whose guess costs time. */
 bool engine_foresees(struct engine *e);

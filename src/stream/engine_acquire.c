@@ -238,8 +238,7 @@ int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase
     return rc;
 }
 
-/* The most bundles of a class that a block may bring in at once. */
-static uint32_t engine_staging_of(const struct engine *e, const struct slot_class *c) {
+uint32_t engine_staging_of(const struct engine *e, const struct slot_class *c) {
     const uint64_t fit = e->settings.staging_bytes / c->slot_bytes;
     const uint32_t least = c->top_k < 2 ? 2 : c->top_k; /* a token's experts, and one to read beside one computed */
     const uint64_t most = fit < least ? least : fit;
@@ -315,7 +314,9 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
         const uint32_t n = engine_pin(e, w, slot);
         if (n && (!w->all || n == taken)) {
             engine_count_demand(e, w, slot);
-            engine_foreseen_done(e);
+            if (w->all) {
+                engine_foreseen_done(e);
+            }
             for (uint32_t i = 0; i < w->n; i++) {
                 if (slot[i] != UINT32_MAX) {
                     slots_touch(&e->slots, slot[i]);

@@ -8,6 +8,9 @@
  * A guess costs in three ways: a read in flight delays the demand a little, a wrong one wasted it, and a
  * bundle was evicted for it. So no more is asked for than was begun lately and one more, and when fewer
  * than a third of those begun come true, there is a pause. What it gains: docs/benchmarks.md, "Lookahead".
+ *
+ * A prompt's next block wants nearly everything, and its attention takes long: there as much is asked for as
+ * ENGINE_AHEAD says, and what was begun says nothing about generation.
  */
 #include "stream/engine_impl.h"
 
@@ -49,7 +52,7 @@ void engine_recall(struct engine *e) {
         }
     }
     f->n = begun;
-    f->begun += ((float)begun - f->begun) / 16;
+    f->begun += f->wide ? 0 : ((float)begun - f->begun) / 16;
     f->st.begun += begun;
 }
 
@@ -79,15 +82,21 @@ bool engine_foresees(struct engine *e) {
     return yes;
 }
 
-void engine_foresee(struct engine *e, uint32_t group, const int32_t *expert, uint32_t n) {
+void engine_foresee(struct engine *e, uint32_t group, const int32_t *expert, uint32_t n, bool wide) {
     pthread_mutex_lock(&e->lock);
     struct engine_foresight *f = &e->foresight;
+    if (f->group != UINT32_MAX && f->recalled) {
+        engine_foreseen_done(e); /* a block that took its experts in turns, and is done with all now */
+    }
     if (!e->cut || e->budget == 0 || e->quiescing || f->group != UINT32_MAX) {
         pthread_mutex_unlock(&e->lock);
         return;
     }
     /* As many as were begun lately and one more: what is not begun has evicted something for nothing. */
     uint32_t most = 1 + (uint32_t)(f->begun + 0.9f);
+    if (wide) { /* half of what the block may bring in at once, since it will ask for more while these are read */
+        most = engine_staging_of(e, &e->slots.classes[e->slots.class_of_group[group]]) / 2;
+    }
     most = most < ENGINE_AHEAD ? most : ENGINE_AHEAD;
     size_t n_requests = 0;
     for (uint32_t i = 0; i < n && f->n < most; i++) {
@@ -125,6 +134,7 @@ void engine_foresee(struct engine *e, uint32_t group, const int32_t *expert, uin
     }
     f->st.asked += f->n;
     f->recalled = false;
+    f->wide = wide;
     f->group = f->n ? group : UINT32_MAX;
     pthread_mutex_unlock(&e->lock);
 }

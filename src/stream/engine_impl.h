@@ -9,7 +9,7 @@
 #include "stream/event.h"
 #include "stream/lanes.h"
 
-enum { ENGINE_AHEAD = 16 }; /* bundles read ahead at once, at most */
+enum { ENGINE_AHEAD = 32 }; /* bundles read ahead at once, at most */
 
 /* Counters that reader threads add to. */
 struct engine_read_count {
@@ -23,6 +23,7 @@ struct engine_foresight {
     uint32_t slot[ENGINE_AHEAD];    /* placed for it */
     uint32_t n;                     /* entries */
     bool recalled;                  /* demand came: those that were not begun are taken back, the others counted */
+    bool wide;                      /* guessed from a batch of many tokens */
     float begun;                    /* bundles whose reading began, of those placed: a running mean */
     float useful;                   /* of those begun, how many were used: a running mean, 0..1 */
     uint32_t pause;                 /* blocks to come without foresight */
@@ -73,6 +74,9 @@ int engine_ready(struct engine *e, struct sluice_error *err);
 
 /* Append the requests that read part p of the slot, split into chunks, to e->requests. False: no memory. */
 bool engine_plan_part(struct engine *e, uint32_t slot, uint32_t p, uint32_t phase, size_t *n);
+
+/* The most bundles of a class that a block may bring in at once. */
+uint32_t engine_staging_of(const struct engine *e, const struct slot_class *c);
 
 /* Undo the planned requests [0, n): they were not submitted. */
 void engine_unplan(struct engine *e, size_t n);

@@ -185,6 +185,22 @@ fatal() {
                 "$cut" "${last//./\\.}"
         done
     done
+    # In a prompt, whose experts pass through a few at a time; with reading ahead it is not known which read it hits.
+    # How many reads there are depends a little on which expert is computed first.
+    run=(--prefill 130 --ubatch 64 --decode 2)
+    "$bin/sluice-logits" --out "$dir/want" "${run[@]}" "$model" >"$dir/log" 2>&1 || die "resident run: $(cat "$dir/log")"
+    for settings in SLUICE_CACHE=off "$third" "$third SLUICE_KERNEL=reference" ${uring:+"$third SLUICE_IO=uring"}; do
+        settings="$settings SLUICE_STAGING=1B"
+        logits FAULTY_MODE=none "$settings" "$model"
+        reads=$(logged reads)
+        for n in 30 $((reads / 2)) $((reads * 9 / 10)); do
+            check_failed "prompt: EIO once, at read $n of $reads" "FAULTY_MODE=eio FAULTY_AFTER=$n FAULTY_COUNT=1" "$settings" \
+                "Input/output error"
+            check_failed "prompt: the file ends from read $n on" "FAULTY_MODE=end FAULTY_AFTER=$n" "$settings" "the file ended early"
+        done
+        check_failed "prompt: EIO from read 100 on, with lookahead" "FAULTY_MODE=eio FAULTY_AFTER=100" \
+            "${settings/SLUICE_LOOKAHEAD=0/}" "Input/output error"
+    done
     # Four contexts share the engine: each of them fails or is right, and the process ends in order. A fault that
     # passes may go unnoticed: a context that asks for the part anew, before those that waited for it looked, gets
     # it read again for all. Then all must be whole.

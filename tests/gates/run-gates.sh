@@ -5,6 +5,8 @@
 #   types        every quantisation, from sluice-mkmoe
 #   layouts      slices that fill no pages, odd offsets, fused gate/up, shards
 #   shapes       top-k, batch widths, sequences, threads, who reads and how many at once, buffered reads
+#   waves        every MoE fixture at micro-batches of 1, 2, 31, 32, 64 and 512 tokens, with least room to room for all;
+#                one expert with all rows, a ragged last layer
 #   slots        every MoE fixture with 4 and 8 sequences in a batch, that join one after another as in a server
 #   concurrency  several models and contexts in one process
 #   dense        dense weights in memory of the process and in the page cache, what is where in the end
@@ -166,6 +168,54 @@ gate_shapes() {
     done
     check "room for all" "SLUICE_CACHE=1GiB" "streams hits" "$model"
     check "auto" "" "streams" "$model"
+}
+
+# Prompts at micro-batches of every kind: a token, what one kernel call takes, just below and at where it changes, many.
+# Each prompt ends in a shorter batch, whose last layer has one row; nothing is kept, the least is kept (fewer bundles than
+# threads could use, and no more than a token's pass through at once), all is.
+gate_waves() {
+    local name tensors n=0 due width steps io
+    fixtures
+    due=$(awk '$1 == "models" { print $2 }' "$here/streaming-models.txt")
+    while read -r name tensors; do
+        n=$((n + 1))
+        model=$archs/$name.gguf
+        for width in 1 2 31 32 64 512; do
+            steps="--prefill $((width < 64 ? 67 : width + 5)) --ubatch $width --decode 2"
+            # Diffusion models read a prompt both ways: llama.cpp wants it in one micro-batch.
+            case $name in llada-* | rnd1-*) steps="--prefill $width --ubatch $width --decode 2" ;; esac
+            # shellcheck disable=SC2086 # options are words
+            check "$name by $width" "SLUICE_CACHE=off SLUICE_STAGING=1" "streams tensors=$tensors" $steps "$model"
+            # shellcheck disable=SC2086
+            check "$name by $width" "$(tight_cache "$model") SLUICE_STAGING=1" "streams tensors=$tensors" $steps "$model"
+            # shellcheck disable=SC2086
+            check "$name by $width" "$(whole_cache "$model")" "streams hits tensors=$tensors" $steps "$model"
+        done
+    done < <(grep -E '^[^ #]+ [0-9]+$' "$here/streaming-models.txt" | grep -v '^models ')
+    [ "$n" = "$due" ] || fail "streaming-models.txt says $due models, $n were compared"
+
+    # All tokens are alike: one expert of each layer has all rows, the others have none.
+    mkmoe alike --top-k 1 --noise 0 --ff 96 --type-down Q8_0 --misalign 32 || return 0
+    for width in 2 32 300; do
+        check "one expert, by $width" "SLUICE_CACHE=off" "streams cold misses=$((3 * ((300 + width - 1) / width)))" --prefill 300 --decode 0 \
+            --ubatch $width "$model"
+        check "one expert, by $width" "$(whole_cache "$model")" "streams misses=3" --prefill 300 --decode 0 --ubatch $width "$model"
+    done
+    # Reading ahead for the next layer of a batch, by both readers, and not.
+    mkmoe waves --ff 96 --type-down Q8_0 --misalign 32 || return 0
+    for width in 31 64 512; do
+        steps="--prefill 600 --decode 2 --ubatch $width"
+        for io in pread uring; do
+            # shellcheck disable=SC2086
+            check "by $width, read ahead" "$(third_cache "$model") SLUICE_IO=$io" "streams evicts hits foreseen" $steps "$model"
+        done
+        # shellcheck disable=SC2086
+        check "by $width, read ahead, reference" "$(third_cache "$model") SLUICE_KERNEL=reference" \
+            "streams evicts hits foreseen" $steps "$model"
+        # shellcheck disable=SC2086
+        check "by $width, not read ahead" "$(third_cache "$model") SLUICE_LOOKAHEAD=0" "streams evicts hits unforeseen" \
+            $steps "$model"
+    done
 }
 
 # Batches as a server with several slots makes them, without its timing (--join of sluice-logits): one sequence's
@@ -370,13 +420,13 @@ gate_subset() {
 }
 
 case ${1:-} in
-archs | types | layouts | shapes | slots | concurrency | dense | matrix | subset)
+archs | types | layouts | shapes | waves | slots | concurrency | dense | matrix | subset)
     begin "gate-$1"
     "gate_$1"
     finish
     ;;
 *)
-    sed -n '2,16s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,18s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

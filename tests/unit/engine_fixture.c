@@ -312,7 +312,7 @@ void *fixture_worker(void *worker) {
         if (w->foresee && engine_foresees(w->f->e)) {
             const uint32_t guess = 1 + unit_random(&w->seed) % TOP_K;
             fixture_choose(&w->seed, next, guess);
-            engine_foresee(w->f->e, w->f->group[(turn + 1) % LAYERS], next, guess);
+            engine_foresee(w->f->e, w->f->group[(turn + 1) % LAYERS], next, guess, false);
             n_next = unit_random(&w->seed) % 4 ? guess : 0; /* three of four guesses are right */
         }
     }

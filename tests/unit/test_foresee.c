@@ -26,7 +26,7 @@ static void until_reads(struct fixture *f, uint64_t n) {
 static void guess(struct fixture *f, int layer, const int32_t *expert, uint32_t n, uint32_t reads) {
     const uint64_t before = stats(f).generation.reads;
     assert_true(engine_foresees(f->e));
-    engine_foresee(f->e, f->group[layer], expert, n);
+    engine_foresee(f->e, f->group[layer], expert, n, false);
     until_reads(f, before + reads);
 }
 
@@ -51,7 +51,7 @@ static void test_right_guess(void **state) {
     assert_int_equal(s.foreseen.begun, 2);
     assert_int_equal(s.foreseen.used, 2);
     /* What is there need not be foreseen. */
-    engine_foresee(f.e, f.group[1], next, 2);
+    engine_foresee(f.e, f.group[1], next, 2, false);
     assert_int_equal(stats(&f).foreseen.asked, 2);
     fixture_end(&f);
 }
@@ -89,7 +89,7 @@ static void test_recall(void **state) {
     assert_true(fixture_block(&f, 0, now, 1));
     fixture_gate_close();
     assert_true(engine_foresees(f.e));
-    engine_foresee(f.e, f.group[1], next, 2);
+    engine_foresee(f.e, f.group[1], next, 2, false);
     fixture_gate_wait(1); /* the first part of expert 3 is begun */
     struct sluice_stats s = stats(&f);
     assert_int_equal(s.foreseen.asked, 2);
@@ -128,7 +128,7 @@ static void test_overtaken(void **state) {
     const int32_t now[] = {0}, next[] = {3, 4};
     assert_true(fixture_block(&f, 0, now, 1));
     fixture_gate_close();
-    engine_foresee(f.e, f.group[1], next, 2);
+    engine_foresee(f.e, f.group[1], next, 2, false);
     fixture_gate_wait(1);
     uint32_t slot[2], granted;
     const struct engine_want w = fixture_want(&f, 1, next, 2);
@@ -159,7 +159,7 @@ static void test_counted_once(void **state) {
         assert_true(fixture_right(f.e, held[i], 0, now[i]));
     }
     fixture_gate_close();
-    engine_foresee(f.e, f.group[1], next, 1);
+    engine_foresee(f.e, f.group[1], next, 1, false);
     fixture_gate_wait(1);
     struct engine_want v = fixture_want(&f, 2, other, 1);
     v.wait = false;
@@ -212,7 +212,7 @@ static void test_large_slice(void **state) {
     const int32_t now[] = {0}, next[] = {2, 3};
     assert_true(fixture_block(&f, 0, now, 1));
     fixture_gate_close();
-    engine_foresee(f.e, group, next, 2);
+    engine_foresee(f.e, group, next, 2, false);
     fixture_gate_wait(1);
     const uint64_t reads = stats(&f).generation.reads;
     struct engine_want w = fixture_want(&f, 0, now, 1);
@@ -248,11 +248,11 @@ static void test_pinned(void **state) {
     const struct engine_want w = fixture_want(&f, 0, now, TOP_K);
     assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_OK);
     assert_true(engine_foresees(f.e));
-    engine_foresee(f.e, f.group[1], next, 3);
+    engine_foresee(f.e, f.group[1], next, 3, false);
     assert_int_equal(stats(&f).foreseen.asked, 0); /* there is no slot */
     until_reads(&f, TOP_K * PARTS);
     engine_release(f.e, slot, 1); /* now there is one */
-    engine_foresee(f.e, f.group[1], next, 3);
+    engine_foresee(f.e, f.group[1], next, 3, false);
     assert_int_equal(stats(&f).foreseen.asked, 1);
     until_reads(&f, (TOP_K + 1) * PARTS);
     for (uint32_t i = 1; i < TOP_K; i++) {
@@ -278,7 +278,7 @@ static void test_pause(void **state) {
         const int32_t wrong[] = {guesses % 8}, right[] = {8 + guesses % 8};
         const uint64_t reads = stats(&f).generation.reads, asked = stats(&f).foreseen.asked;
         assert_true(engine_foresees(f.e));
-        engine_foresee(f.e, f.group[1], wrong, 1);
+        engine_foresee(f.e, f.group[1], wrong, 1, false);
         until_reads(&f, reads + PARTS * (stats(&f).foreseen.asked - asked));
         assert_true(fixture_block(&f, 1, right, 1));
         for (int32_t i = 0; i < 6; i++) { /* push the guess out */
@@ -298,7 +298,7 @@ static void test_pause(void **state) {
     }
     assert_true(paused > 1000);
     /* It gets another chance, and that does not end at the first wrong guess. */
-    engine_foresee(f.e, f.group[1], &(const int32_t){15}, 1);
+    engine_foresee(f.e, f.group[1], &(const int32_t){15}, 1, false);
     assert_true(fixture_block(&f, 1, &(const int32_t){7}, 1));
     assert_int_equal(stats(&f).foreseen.pauses, 1);
     fixture_end(&f);
@@ -315,7 +315,7 @@ static void test_no_pause(void **state) {
     for (int i = 0; i < GUESSES; i++) {
         const int32_t next[] = {i % EXPERTS}; /* long evicted when its turn comes again */
         const uint64_t reads = stats(&f).generation.reads;
-        engine_foresee(f.e, f.group[1], next, 1);
+        engine_foresee(f.e, f.group[1], next, 1, false);
         until_reads(&f, reads + PARTS);
         assert_true(fixture_block(&f, 1, next, 1));
     }
@@ -326,6 +326,65 @@ static void test_no_pause(void **state) {
     fixture_end(&f);
 }
 
+/* A batch of many tokens: half of what may come in at once is asked for, whatever generation could use. */
+static void test_wide(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin(&f, fixture_budget(12));
+    const int32_t now[] = {0}, next[] = {3, 4, 5, 6, 7, 8, 9, 10};
+    assert_true(fixture_block(&f, 0, now, 1));
+    const uint32_t half = engine_staging(f.e, f.group[1]) / 2;
+    assert_int_equal(half, 6);
+    engine_foresee(f.e, f.group[1], next, 8, true);
+    assert_int_equal(stats(&f).foreseen.asked, half);
+    until_reads(&f, PARTS * (1 + half));
+    /* The block takes them in turns, not those that were foreseen first. */
+    for (int i = 7; i >= 0; i--) {
+        uint32_t slot, granted;
+        struct engine_want w = fixture_want(&f, 1, next + i, 1);
+        w.all = false;
+        assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
+        assert_int_equal(granted, 1);
+        assert_true(fixture_right(f.e, slot, 1, next[i]));
+        engine_release(f.e, &slot, 1);
+    }
+    assert_int_equal(stats(&f).foreseen.used, half);
+    assert_int_equal(stats(&f).generation.hits, half);
+    assert_int_equal(stats(&f).foreseen.begun, half);
+    /* Generation's own measure is what it was: a narrow guess asks for one or two. */
+    engine_foresee(f.e, f.group[2], next, 8, false);
+    assert_true(stats(&f).foreseen.asked <= half + 2);
+    fixture_end(&f);
+}
+
+/* Batches whose experts come in turns: right guesses go on and on, wrong ones stop for a while. */
+static void test_wide_pause(void **state) {
+    (void)state;
+    for (int right = 0; right < 2; right++) {
+        struct fixture f;
+        fixture_begin(&f, fixture_budget(12));
+        int n = 0;
+        assert_true(fixture_block(&f, 0, &(const int32_t){0}, 1));
+        while (stats(&f).foreseen.pauses == 0 && n < 200) {
+            const int32_t layer = n % LAYERS, guess[] = {2 * n % EXPERTS},
+                          use[] = {(2 * n + (right ? 0 : 1)) % EXPERTS};
+            const uint64_t reads = stats(&f).generation.reads, asked = stats(&f).foreseen.asked;
+            engine_foresee(f.e, f.group[layer], guess, 1, true);
+            until_reads(&f, reads + PARTS * (stats(&f).foreseen.asked - asked));
+            uint32_t slot, granted;
+            struct engine_want w = fixture_want(&f, layer, use, 1);
+            w.all = false;
+            assert_int_equal(engine_acquire(f.e, &w, &slot, &granted, &f.err), SLUICE_OK);
+            assert_true(fixture_right(f.e, slot, layer, use[0]));
+            engine_release(f.e, &slot, 1);
+            n++;
+        }
+        assert_int_equal(stats(&f).foreseen.pauses, right ? 0 : 1);
+        assert_true(n > 10);
+        fixture_end(&f);
+    }
+}
+
 /* Where it cannot help nothing is done: no cache, switched off, all hits. */
 static void test_no_use(void **state) {
     (void)state;
@@ -334,7 +393,7 @@ static void test_no_use(void **state) {
     const int32_t now[] = {0}, next[] = {3};
     assert_true(fixture_block(&f, 0, now, 1));
     assert_false(engine_foresees(f.e));
-    engine_foresee(f.e, f.group[1], next, 1);
+    engine_foresee(f.e, f.group[1], next, 1, false);
     assert_int_equal(stats(&f).foreseen.asked, 0);
     assert_int_equal(stats(&f).resident, 0);
     fixture_end(&f);
@@ -390,13 +449,13 @@ static void test_bank_changes(void **state) {
     const int32_t now[] = {0}, next[] = {3, 4};
     uint32_t tensor;
     assert_true(fixture_block(&f, 0, now, 1));
-    engine_foresee(f.e, f.group[1], next, 2);
+    engine_foresee(f.e, f.group[1], next, 2, false);
     assert_int_equal(engine_add_tensor(f.e, f.file, 2, "other", 0, 100, 8, 2, &tensor, &f.err), SLUICE_OK);
     assert_true(fixture_block(&f, 1, next, 2)); /* cut anew */
-    engine_foresee(f.e, f.group[2], next, 2);
+    engine_foresee(f.e, f.group[2], next, 2, false);
     engine_remove_tensors(f.e, &tensor, 1);
     assert_true(fixture_block(&f, 2, next, 2));
-    engine_foresee(f.e, f.group[0], next, 2);
+    engine_foresee(f.e, f.group[0], next, 2, false);
     fixture_end(&f); /* with reads under way */
 }
 
@@ -406,7 +465,7 @@ int main(void) {
         cmocka_unit_test(test_overtaken),    cmocka_unit_test(test_counted_once), cmocka_unit_test(test_resized),
         cmocka_unit_test(test_large_slice),  cmocka_unit_test(test_pinned),       cmocka_unit_test(test_pause),
         cmocka_unit_test(test_no_pause),     cmocka_unit_test(test_no_use),       cmocka_unit_test(test_failed_read),
-        cmocka_unit_test(test_bank_changes),
+        cmocka_unit_test(test_bank_changes), cmocka_unit_test(test_wide),         cmocka_unit_test(test_wide_pause),
     };
     return fixture_run(tests, sizeof tests / sizeof *tests);
 }
