@@ -329,7 +329,7 @@ static void measure_speed(struct outlook *p, struct cli_progress *progress) {
     }
     const double mid = p->speed.token_s;
     p->input.compute_s.mid = mid;
-    p->input.compute_s.low = mid * PLAN_COMPUTE_SLOW;
+    p->input.compute_s.low = p->speed.slow_s > mid * PLAN_COMPUTE_SLOW ? p->speed.slow_s : mid * PLAN_COMPUTE_SLOW;
     p->input.compute_s.high =
         p->speed.fastest_s < mid * PLAN_COMPUTE_FAST ? p->speed.fastest_s : mid * PLAN_COMPUTE_FAST;
     p->input.graph_s = p->speed.graph_s;
@@ -352,6 +352,7 @@ static void add_row(struct outlook *p, const char *name, enum sluice_cache_mode 
         row.fits = rc == 0;
         snprintf(row.why_not, sizeof row.why_not, "%s", rc ? err.message : "");
         row.total_bytes = memory.total_bytes;
+        row.peak_bytes = memory.total_bytes ? outlook_peak(p, &memory) : 0;
         budget = rc ? bytes : budget;
     }
     if (budget && sluice_dry_cut(p->gguf, &p->info, budget, &cut, NULL) == 0) {
@@ -427,7 +428,9 @@ static void predict(struct outlook *p) {
         add_row(p, "auto", p->settings.cache, p->settings.cache_bytes, true);
     }
     for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
-        add_row(p, shares[i].name, SLUICE_CACHE_FIXED, p->all_bytes / shares[i].part, false);
+        if (p->all_bytes / shares[i].part >= p->dry.demand.layer) { /* less cannot work at all */
+            add_row(p, shares[i].name, SLUICE_CACHE_FIXED, p->all_bytes / shares[i].part, false);
+        }
     }
     qsort(p->rows, p->n_rows, sizeof p->rows[0], by_cache);
 }

@@ -45,6 +45,7 @@ struct outlook_row {
     char name[32];            /* "auto", "all", "2000 MiB", "0" */
     uint64_t cache_bytes;     /* slot memory that the engine would cut; 0: none is kept between uses */
     uint64_t total_bytes;     /* memory of the process with it; 0: not known */
+    uint64_t peak_bytes;      /* of that, what it will have touched at its peak; 0: not known */
     bool fits;                /* within the limit */
     bool is_auto;             /* what a run takes by itself */
     char why_not[PLAN_TEXT];  /* why it does not fit; "" */
@@ -99,6 +100,9 @@ struct outlook {
     size_t n_rows;                          /* of them */
     char command[PLAN_COMMAND];             /* ready to copy; "": there is none */
 };
+
+/* What a process with that memory plan will have touched at its peak: all but what is promised and never used. */
+uint64_t outlook_peak(const struct outlook *p, const struct sluice_plan *memory);
 
 /* The table of facts. Returns how many were written to f[PLAN_FACTS_MAX]. */
 size_t outlook_facts(const struct outlook *p, struct outlook_fact *f);

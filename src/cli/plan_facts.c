@@ -86,6 +86,8 @@ static void add_memory(struct table *t, const struct outlook *p) {
            "what run takes by itself", lost);
     add_if(t, has, "memory_needed", "all memory of the process", "bytes", PLAN_DERIVED, (double)p->memory.total_bytes,
            "the memory plan that run makes", lost);
+    add_if(t, has, "memory_peak", "touched in the end", "bytes", PLAN_DERIVED, (double)outlook_peak(p, &p->memory),
+           "when the cache is full", lost);
     add_if(t, has && p->memory.limit_bytes, "memory_limit", "memory it may use", "bytes",
            p->memory.limit_by_setting ? PLAN_ASSUMED : PLAN_MEASURED, (double)p->memory.limit_bytes,
            p->memory.limit_by_setting ? "as given (--memory)" : "what machine and cgroup leave",
@@ -103,6 +105,16 @@ static void add_speed(struct table *t, const struct outlook *p) {
            "a graph of one small operation", p->speed_why);
     add_if(t, computed, "resident_tokens_per_second", "all in memory", "tokens/s", PLAN_DERIVED,
            p->resident.tokens_per_s.mid, "from it; attention over a long context is left out", p->speed_why);
+}
+
+/*
+ * The memory plan is a promise: it counts every byte that was allocated, whoever may touch it, and an allowance for
+ * tables. The kernel counts pages that were touched: those of the program, the KV cache, weights, slots, and the
+ * compute buffers of a prompt, which fill the micro-batch that was chosen for it.
+ */
+uint64_t outlook_peak(const struct outlook *p, const struct sluice_plan *memory) {
+    return memory->process_bytes + memory->files_bytes + memory->dense_bytes + memory->cache_bytes +
+           p->dry.compute_bytes;
 }
 
 size_t outlook_facts(const struct outlook *p, struct outlook_fact *f) {

@@ -93,6 +93,7 @@ static json_t *row_json(const struct outlook *p, const struct outlook_row *r) {
         cli_json_put(o, "name", json_string(r->name)) && cli_json_put(o, "auto", json_boolean(r->is_auto)) &&
         cli_json_count(o, "cache_bytes", r->cache_bytes) &&
         cli_json_put(o, "memory_bytes", r->total_bytes ? json_integer((json_int_t)r->total_bytes) : json_null()) &&
+        cli_json_put(o, "peak_bytes", r->peak_bytes ? json_integer((json_int_t)r->peak_bytes) : json_null()) &&
         cli_json_put(o, "fits", p->has_memory ? json_boolean(r->fits) : json_null()) &&
         cli_json_put(o, "why_not", text_or_null(r->why_not)) &&
         cli_json_put(o, "tokens_per_second", range_json(&r->speed.tokens_per_s)) &&

@@ -1,7 +1,7 @@
 /*
  * heard.c - see heard.h.
  *
- * llama.h has no function for these sizes, its log has. The lines are those of the pinned release (docs/seam.md, 26),
+ * llama.h has no function for these sizes, its log has. The lines are those of the pinned release (docs/seam.md, 27),
  * and are recognised by as little of their text as tells them apart. What is not recognised stays unknown, never
  * becomes wrong; tests/cli/plan.sh compares the sums with what a run then takes.
  */

@@ -306,7 +306,7 @@ int sluice_speed_measure(const struct sluice_speed_params *p, struct sluice_spee
     if (rc == 0) {
         out->token_s = times[n / 2];
         out->fastest_s = times[0];
-        out->slowest_s = times[n - 1];
+        out->slow_s = times[n * 9 / 10];
         out->tokens = n;
         rc = repeat(&t, t.start, p, 0, SPEED_STARTS, times, &n, err);
         out->graph_s = rc ? 0 : times[n / 2];

@@ -23,7 +23,7 @@ struct sluice_speed_params {
 struct sluice_speed {
     double token_s;        /* seconds of a token, median */
     double fastest_s;      /* the fastest */
-    double slowest_s;      /* the slowest */
+    double slow_s;         /* nine of ten are as fast as this, or faster */
     double graph_s;        /* starting and ending one small computation, as each streamed block does, median seconds */
     uint64_t weight_bytes; /* weights that a token multiplies with */
     uint32_t matmuls;      /* of a token */

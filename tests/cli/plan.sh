@@ -37,6 +37,7 @@ for r in rows + [p["resident"]]:
 for r in rows:
     ordered(r["read_bytes_per_token"])
     assert r["fits"] is not False or r["why_not"], r
+    assert (r["peak_bytes"] or 0) <= (r["memory_bytes"] or 0), r
 assert sum(r["auto"] for r in rows) <= 1
 m = p["memory"]
 if m:
