@@ -36,11 +36,19 @@ static const struct predict_range UNHIDDEN_DEMAND = {.low = 0.8, .mid = 0.5, .hi
 static const double READ_CPU_S = 0.052 / (1024.0 * 1024 * 1024);
 
 /*
- * A layer of a real token beside its matmuls and as many cheap operations as it has: attention, rotations, sorting, and
- * its part of what llama.cpp does around a graph. The demo model's fastest resident token takes 0.41 ms, a made-up one
- * 0.25, with 6 layers (2026-11-30, 2 cores). Of a large model's token it is a hundredth.
+ * What a real token has beside its matmuls and as many cheap operations as it has: attention, rotations, sorting,
+ * llama.cpp's part around a graph, sampling. Resident tokens of small models against made-up ones, ms (2 cores,
+ * 2026-11-30): 6 layers with a large vocabulary 1.30 and 0.98, 24 layers 2.71 and 1.34, 48 layers 6.6 and 2.3, the demo
+ * model 1.0 to 1.2 and 0.22: 52 to 130 microseconds per layer. Of a large model's token it is a hundredth.
  */
-static const double LAYER_S = 27e-6;
+static const double LAYER_S = 75e-6, TOKEN_S = 200e-6;
+
+/*
+ * A block that misses something sleeps until it has arrived: two wakings and reads that nothing hides. Of large experts
+ * it is a part of the reading; of small ones it is most of it. The demo model needs 2.8 to 6.5 ms for a token of which
+ * it reads 1.1 MiB, 6 blocks; at the disk's rate for its slices it were 1.6.
+ */
+static const double BLOCK_READ_S = 450e-6;
 
 /* A token without misses, streamed against resident: 50.1 to 48.2 ms (docs/benchmarks.md, "Everything in the cache").
  */
@@ -123,6 +131,11 @@ static double bytes_read(const struct predict_input *in, double missing, bool ah
     return (double)in->token_bytes * (missing + wasted);
 }
 
+/* Seconds of a token that reads nothing, from those of a made-up one. */
+static double resident_seconds(const struct predict_input *in, double compute_s) {
+    return compute_s + in->layers * LAYER_S + TOKEN_S;
+}
+
 /* Seconds of a token that reads `bytes`; negative: not known. */
 static double token_seconds(const struct predict_input *in, double compute_s, double bytes, double disk,
                             double unhidden) {
@@ -130,8 +143,9 @@ static double token_seconds(const struct predict_input *in, double compute_s, do
         return -1;
     }
     const int threads = in->threads > 0 ? in->threads : 1;
-    const double resident = compute_s + in->layers * LAYER_S, starts = in->moe_layers * BLOCK_STARTS * in->graph_s;
-    const double busy = resident * STREAMED + starts + bytes * READ_CPU_S / threads;
+    const double missing = fmin(1, bytes / (double)in->token_bytes), misses = 1 - pow(1 - missing, in->top_k);
+    const double starts = in->moe_layers * (BLOCK_STARTS * in->graph_s + misses * BLOCK_READ_S);
+    const double busy = resident_seconds(in, compute_s) * STREAMED + starts + bytes * READ_CPU_S / threads;
     const double reading = bytes > 0 ? bytes / disk : 0;
     return fmax(busy, reading) + unhidden * fmin(busy, reading);
 }
@@ -169,9 +183,9 @@ void predict_cache(const struct predict_input *in, uint64_t cache_bytes, struct 
 void predict_resident(const struct predict_input *in, struct predict_row *row) {
     *row = (struct predict_row){.token_s = unknown, .tokens_per_s = unknown};
     if (in->compute_s.mid > 0) {
-        row->token_s.low = in->compute_s.low + in->layers * LAYER_S;
-        row->token_s.mid = in->compute_s.mid + in->layers * LAYER_S;
-        row->token_s.high = in->compute_s.high + in->layers * LAYER_S;
+        row->token_s.low = resident_seconds(in, in->compute_s.low);
+        row->token_s.mid = resident_seconds(in, in->compute_s.mid);
+        row->token_s.high = resident_seconds(in, in->compute_s.high);
         speeds(row);
     }
 }
