@@ -47,13 +47,15 @@ struct sluice_device {
     bool mode_printed;              /* the plug-in prints its mode line once */
     struct sluice_buffer *buffers;  /* weights over mapped files, a list */
     struct sluice_stats last_stats; /* counters when models were last there */
-    char architecture[64];          /* of the first model's file, when a CSV file or the window asks for it; else "" */
+    char architecture[64];          /* of the file `described`, when a CSV file or the window asks for it; else "" */
     uint32_t expert_used;           /* experts per token that this file says, when it was read; 0: not known */
     _Atomic double drop_below;      /* drop_cold_experts of settings, for blocks */
     _Atomic bool drop_renorm;       /* drop_renorm of settings, likewise */
     _Atomic uint64_t generations;   /* numbers given to generations that programs told of */
     _Atomic uint32_t top_k;         /* experts per token of the last block computed; 0: none was */
     _Atomic int threads;            /* compute threads, as the last context was told; 0: it was not */
+
+    char described[SLUICE_PATH_MAX]; /* the model file that was read for the window or a CSV file; "": none yet */
 
     struct tracing tracing; /* the route trace; has a lock of its own */
     struct watch watch;     /* the window; has a lock of its own */

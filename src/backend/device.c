@@ -192,11 +192,14 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
 }
 
 /* The architecture, for the CSV file's comments, the route trace's and the window, and experts per token. Here, where
- * nothing is measured: it parses the whole metadata. */
+ * nothing is measured: it parses the whole metadata. Once for each model: programs may load one after the other. */
 static void device_read_architecture(void) {
-    char path[4096], name[sizeof sluice_device.architecture] = "unknown";
+    char path[sizeof sluice_device.described], name[sizeof sluice_device.architecture] = "unknown";
     engine_file_path(sluice_device.engine, path, sizeof path);
-    if (!path[0]) {
+    pthread_mutex_lock(&sluice_device.lock);
+    const bool known = strcmp(path, sluice_device.described) == 0;
+    pthread_mutex_unlock(&sluice_device.lock);
+    if (!path[0] || known) {
         return; /* programs may make a context without weights first, to see what they need */
     }
     const struct gguf_init_params params = {.no_alloc = true};
@@ -213,6 +216,7 @@ static void device_read_architecture(void) {
     gguf_free(g);
     pthread_mutex_lock(&sluice_device.lock);
     memcpy(sluice_device.architecture, name, sizeof name);
+    snprintf(sluice_device.described, sizeof sluice_device.described, "%s", path);
     sluice_device.expert_used = own;
     pthread_mutex_unlock(&sluice_device.lock);
 }
@@ -232,7 +236,7 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
     buffer_advise_pages();
     step_publish();
     const bool watched = sluice_device.settings.window[0];
-    if ((sluice_device.csv_wanted || tracing_wanted() || watched) && !sluice_device.architecture[0]) {
+    if (sluice_device.csv_wanted || tracing_wanted() || watched) {
         device_read_architecture();
     }
     if (watched && watch_open(&err)) {

@@ -27,6 +27,27 @@
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
+/*
+ * Of files strangers see the names, not the folders. A path begins with the text or after a blank, and reaches to the
+ * next of ":;,": so it is in all messages that the window passes on.
+ */
+static void watch_hide(char *text) {
+    for (char *p = text; *p; p++) {
+        if (*p != '/' || (p > text && p[-1] != ' ')) {
+            continue;
+        }
+        const size_t n = strcspn(p, ":;,");
+        size_t last = 0;
+        for (size_t i = 0; i < n; i++) {
+            last = p[i] == '/' ? i : last;
+        }
+        memmove(p, p + last + 1, strlen(p + last + 1) + 1);
+        if (!*p) {
+            break;
+        }
+    }
+}
+
 /* Finished steps. */
 static void watch_steps(struct window_numbers *out) {
     struct step_log *log = &sluice_device.steps;
@@ -74,6 +95,7 @@ static void watch_memory(struct window_numbers *out) {
 static void watch_mode(struct window_numbers *out) {
     static const char lossless[] = ", lossless";
     sluice_mode_line(out->mode, sizeof out->mode);
+    watch_hide(out->mode); /* why something does not stream may name a file */
     if (!out->experts_own || !out->experts_used || out->experts_own == out->experts_used) {
         return;
     }
@@ -89,15 +111,18 @@ static void watch_mode(struct window_numbers *out) {
 static void watch_numbers(void *ud, struct window_numbers *out, bool all) {
     struct sluice_device *d = ud;
     struct sluice_error failed;
+    char path[SLUICE_PATH_MAX];
     device_stats(&out->stats);
     watch_steps(out);
     if (!all) {
         return;
     }
+    engine_file_path(d->engine, path, sizeof path);
     pthread_mutex_lock(&d->lock);
+    const bool same = strcmp(path, d->described) == 0; /* else another model's file was read, and this one not yet */
     out->settings = d->settings;
-    out->experts_own = d->expert_used;
-    snprintf(out->architecture, sizeof out->architecture, "%s", d->architecture);
+    out->experts_own = same ? d->expert_used : 0;
+    snprintf(out->architecture, sizeof out->architecture, "%s", same ? d->architecture : "");
     pthread_mutex_unlock(&d->lock);
     if (strcmp(out->architecture, "unknown") == 0) {
         out->architecture[0] = '\0';
@@ -111,6 +136,7 @@ static void watch_numbers(void *ud, struct window_numbers *out, bool all) {
     show_program(out->program, sizeof out->program);
     engine_read_error(d->engine, &failed);
     snprintf(out->error, sizeof out->error, "%s", failed.status ? failed.message : "");
+    watch_hide(out->error);
 }
 
 /* ---- the map --------------------------------------------------------------------------------- */

@@ -298,10 +298,10 @@ static void probe_disk(struct outlook *p, struct cli_progress *progress) {
         }
     }
     /*
-     * The disk as run reads: by as many lanes, or by more, which tells no less of it. Whatever else uses a disk makes samples
-     * slower, never faster, and a virtual one is held back under steady load more than by a run that also computes:
-     * expected is the mean of the fastest third. (18.5 GB model, 2026-11-30, GB/s: medians 0.99 to 1.2, fastest thirds
-     * 1.33 to 1.53; runs that waited for the disk read 1.21 to 1.40.)
+     * The disk as run reads: by as many lanes, or by more, which tells no less of it. Whatever else uses a disk makes
+     * samples slower, never faster, and a virtual one is held back under steady load more than by a run that also
+     * computes: expected is the mean of the fastest third. (18.5 GB model, 2026-11-30, GB/s: medians 0.99 to 1.2,
+     * fastest thirds 1.33 to 1.53; runs that waited for the disk read 1.21 to 1.40.)
      */
     double rate[PLAN_LANES_MAX * PLAN_ROUNDS];
     size_t n = 0;
@@ -540,7 +540,8 @@ static int make(struct outlook *p, struct cli_progress *progress) {
     if (rc) {
         return rc;
     }
-    p->settings.publish = false; /* nothing streams here */
+    p->settings.publish = false;  /* nothing streams here */
+    p->settings.window[0] = '\0'; /* SLUICE_WINDOW is meant for the run, which may have that port at this moment */
     p->tokens = c->n_prompt ? (uint64_t)c->n_prompt : PLAN_PROMPT;
     p->threads = c->n_threads ? (int)c->n_threads : sluice_cpu_count();
     find_sizes(p);
@@ -575,7 +576,7 @@ int cli_plan(int argc, char **argv) {
         return cli_fail(CLI_EXIT_FAILED, config.command, "no memory");
     }
     p->config = &config;
-    cli_interrupt_install();
+    cli_interrupt_install_all(); /* a stand-in for an unfinished file is to be removed */
     cli_progress_start(&progress, false);
     rc = make(p, &progress);
     sluice_gguf_free(p->gguf);

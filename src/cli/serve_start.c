@@ -94,6 +94,7 @@ __attribute__((noreturn)) static void choose_and_exit(struct serve *v, int told,
         _exit(CLI_EXIT_FAILED);
     }
     v->session.settings.window[0] = '\0'; /* llama-server's process will have it */
+    v->session.settings.publish = false;  /* likewise; and _exit would leave the file behind */
     int rc = cli_session_load(&v->session);
     rc = rc ? rc : cli_session_start(&v->session, 0);
     cli_progress_clear(&v->session.progress);

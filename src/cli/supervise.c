@@ -5,7 +5,9 @@
  * explains its end. Signals come through a descriptor (signalfd), so that there is one loop that sleeps in one poll, no
  * handler and no flag that is looked at too late. They are blocked from before the child exists, or one that comes
  * between would be lost, and the child gets the old mask and default actions back: a shell starts background jobs with
- * SIGINT ignored, which a program would inherit, and this one is ended by it.
+ * SIGINT ignored, which a program would inherit, and this one is ended by it. An ignored SIGHUP is another matter: that
+ * is nohup, whose user wants us to outlive the terminal, and a signal that is blocked is queued although it is ignored;
+ * so it is then left alone.
  *
  * The child is killed when this process dies in a way that leaves it no time (PR_SET_PDEATHSIG): a server
  * that nobody knows of would keep memory and port.
@@ -31,11 +33,18 @@ struct child_ends {
     int told; /* closed by execve; gets errno when that fails */
 };
 
+/* Were we started by nohup? */
+static bool hangup_ignored(void) {
+    struct sigaction now;
+    return sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 /* In the child, between fork and exec: only functions that a signal handler may call too. */
 static void child_run(const struct supervised *s, const struct child_ends *e, pid_t parent, const char *program,
                       char **argv) {
-    const int defaults[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGCHLD};
-    for (size_t i = 0; i < sizeof defaults / sizeof defaults[0]; i++) {
+    const int defaults[] = {SIGINT, SIGTERM, SIGPIPE, SIGCHLD, SIGHUP};
+    const size_t n = sizeof defaults / sizeof defaults[0] - hangup_ignored();
+    for (size_t i = 0; i < n; i++) {
         signal(defaults[i], SIG_DFL);
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -48,8 +57,8 @@ static void child_run(const struct supervised *s, const struct child_ends *e, pi
         execv(program, argv);
     }
     const int error = errno;
-    const ssize_t n = write(e->told, &error, sizeof error);
-    _exit(n == (ssize_t)sizeof error ? 126 : 127);
+    const ssize_t told = write(e->told, &error, sizeof error);
+    _exit(told == (ssize_t)sizeof error ? 126 : 127);
 }
 
 static void close_one(int *fd) {
@@ -61,10 +70,13 @@ static void close_one(int *fd) {
 
 static void block(struct supervised *s) {
     sigset_t set;
+    signal(SIGCHLD, SIG_DFL); /* inherited as ignored, the kernel would reap the child and tell nobody */
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
+    if (!hangup_ignored()) {
+        sigaddset(&set, SIGHUP);
+    }
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, &s->before);
     s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -42,8 +42,8 @@ struct supervised {
 /*
  * Start `program` with argv and the present environment, standard input empty, both outputs to us, in a process group
  * of its own (Ctrl-C on the terminal reaches us alone), to be killed by the kernel if we die. From here on SIGINT,
- * SIGTERM, SIGHUP and SIGCHLD are blocked and come as events. Returns 0, or an errno value; then nothing is left to be
- * done.
+ * SIGTERM, SIGHUP (unless it is ignored: nohup) and SIGCHLD are blocked and come as events. Returns 0, or an errno
+ * value; then nothing is left to be done.
  */
 int supervise_start(struct supervised *s, const char *program, char **argv);
 

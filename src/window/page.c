@@ -44,12 +44,16 @@ static char *page_text(const char *nonce, size_t *n) {
     return text;
 }
 
-/* The origin of the chat API as this request's page is to call it; "" when there is none. */
+/*
+ * The origin of the chat API as this request's page is to call it; "" when there is none. A policy cannot name an IPv6
+ * address (its grammar has no brackets, and browsers then ignore the source): any host at that port stands for it.
+ */
 static void page_chat(const struct window *w, const char *host, char *buf, size_t cap) {
-    const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
-    const size_t n = end ? (size_t)(end + 1 - host) : strcspn(host, ":");
-    if (w->chat.there && w->chat.same_host) {
-        snprintf(buf, cap, " http://%.*s:%u", (int)n, host, (unsigned)w->chat.port);
+    const bool v6 = w->chat.same_host ? host[0] == '[' : strchr(w->chat.origin, '[') != NULL;
+    if (w->chat.there && v6) {
+        snprintf(buf, cap, " http://*:%u", (unsigned)w->chat.port);
+    } else if (w->chat.there && w->chat.same_host) {
+        snprintf(buf, cap, " http://%.*s:%u", (int)strcspn(host, ":"), host, (unsigned)w->chat.port);
     } else {
         snprintf(buf, cap, "%s%s", w->chat.there ? " " : "", w->chat.origin);
     }

@@ -77,6 +77,10 @@ sound "a model that fits"
 [ "$(value out.txt mode)" = '"resident"' ] || fail "mode $(value out.txt mode)"
 cp out.txt whole.json
 
+works "with a window in the environment that cannot be had: plan opens none" env SLUICE_WINDOW=192.0.2.1:8090 SLUICE_WINDOW_ALLOW_REMOTE=1 \
+    "${json[@]}" "$big"
+[ "$(value out.txt mode)" = '"resident"' ] || fail "mode $(value out.txt mode)"
+
 # ---- the same numbers as the run that follows -------------------------------------------------------
 # compare LABEL ARGS...: the plan for these arguments against what run says and what the kernel counts
 compare() {

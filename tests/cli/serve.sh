@@ -168,9 +168,10 @@ expect "  the window of the environment" out.txt '^window  http://127\.0\.0\.1:1
 kill -HUP "$pid"
 ends "SIGHUP" 0
 # The micro-batch is the one that a chat gets: with plenty of memory, and with little.
+mkdir -p "$dir/run"
 for settings in "-c 1024" "-c 4096 --cache auto --memory 120MiB"; do
     # shellcheck disable=SC2086 # words
-    FAKE=well begin "no --ubatch, $settings" env FAKE_TOLD="$dir/told.txt" SLUICE_LLAMA_SERVER="$fake" \
+    XDG_RUNTIME_DIR=$dir/run FAKE=well begin "no --ubatch, $settings" env FAKE_TOLD="$dir/told.txt" SLUICE_LLAMA_SERVER="$fake" \
         "$sluice" serve --port 0 --window 127.0.0.1:18099 -m "$DEMO" -t 2 $settings
     kill -TERM "$pid"
     ends "it is asked to end" 0
@@ -185,6 +186,8 @@ for settings in "-c 1024" "-c 4096 --cache auto --memory 120MiB"; do
         fail "  micro-batch $given of batch $batch, where a chat has $chosen: $(head -c 200 err.txt)"
     fi
 done
+left=$(find "$dir/run" -name '*.stat')
+if [ -z "$left" ]; then ok "choosing it leaves nothing for sluice top"; else fail "left behind: $left"; fi
 rm -f told.txt
 FAKE=loading "${serve[@]}" >out.txt 2>err.txt </dev/null &
 pid=$!

@@ -266,10 +266,32 @@ static void test_asked(void **state) {
     assert_false(sigismember(&now, SIGINT) || sigismember(&now, SIGTERM) || sigismember(&now, SIGCHLD));
 }
 
+/* What a parent left ignored. */
+static void test_inherited(void **state) {
+    static struct supervised s;
+    static struct heard h;
+    (void)state;
+    signal(SIGCHLD, SIG_IGN); /* the kernel would reap the child, and no event come */
+    start(&s, &h, "sleep 0.2; exit 5");
+    wait_for(&s, SUPERVISE_ENDED);
+    assert_true(WIFEXITED(s.status) && WEXITSTATUS(s.status) == 5);
+    supervise_free(&s);
+    signal(SIGHUP, SIG_IGN); /* nohup */
+    start(&s, &h, "kill -HUP $$; echo alive; while :; do sleep 0.05; done");
+    kill(getpid(), SIGHUP);
+    while (h.lines == 0) {
+        assert_int_equal(supervise_wait(&s, -1, 0, 100), SUPERVISE_NOTHING);
+    }
+    assert_string_equal(h.text, "alive\n");
+    supervise_stop(&s, SIGKILL, 60);
+    supervise_free(&s);
+    signal(SIGHUP, SIG_DFL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_take), cmocka_unit_test(test_http),  cmocka_unit_test(test_child),
-        cmocka_unit_test(test_stop), cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_stop), cmocka_unit_test(test_asked), cmocka_unit_test(test_inherited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,7 @@ const Chat = (() => {
 
     function save() {
         messages = messages.slice(-MESSAGES_MAX);
+        if (messages[0]?.role === 'assistant') messages.shift(); // many chat templates refuse to begin with an answer
         try {
             localStorage.setItem(KEY, JSON.stringify(messages));
             note('');
