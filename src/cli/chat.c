@@ -1,12 +1,15 @@
 /*
  * chat.c - `sluice chat`: a conversation on the terminal.
  *
- * Reads lines with getline and no editing library: the terminal's own line editing is there, piped input
+ * Reads lines without an editing library: the terminal's own line editing is there, piped input
  * works the same, and one dependency less. Answers go to standard output, everything else to standard
  * error, so that `sluice chat < questions > answers` holds the answers only.
  *
  * Ctrl-C means "stop talking": the signal sets a flag that the compute threads poll, the answer so far
- * stays part of the conversation, and the next line is read. Ctrl-D or /exit ends.
+ * stays part of the conversation, and the next line is read. Ctrl-D or /exit ends. The flag is reset only by
+ * what shows the user that the key was seen: the end of an answer that it stopped, or the note at the prompt.
+ * A Ctrl-C between two of those is never lost: it stops the answer that was asked for, or is noted at the
+ * prompt (lines.c).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +20,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/lines.h"
 #include "cli/options.h"
 #include "cli/session.h"
 #include "cli/summary.h"
@@ -70,6 +74,7 @@ struct talk {
     struct cli_session session;      /* the open model */
     struct sluice_chat *chat;        /* the messages */
     struct cli_text answer;          /* of this turn */
+    struct cli_lines lines;          /* standard input */
     bool interactive;                /* standard input is a terminal */
     bool write_failed;               /* standard output is gone */
 };
@@ -107,6 +112,9 @@ static int answer(struct talk *t, uint64_t fed, double fed_s, const struct sluic
     if (sluice_runner_generate(t->session.runner, t->config->n_predict, on_text, t, &made, &err)) {
         return cli_session_fail(&t->session, &err);
     }
+    if (made.stop == SLUICE_STOP_INTERRUPTED) {
+        cli_interrupt_reset();
+    }
     if (t->session.csv_failed || t->write_failed || !cli_write(t->config->command, "\n", 1)) {
         return CLI_EXIT_FAILED;
     }
@@ -126,7 +134,6 @@ static int turn(struct talk *t, const char *line, size_t n) {
     enum sluice_stop stop;
     uint64_t fed;
     double start = sluice_clock();
-    cli_interrupt_reset();
     sluice_get_stats(&before);
     int rc = sluice_chat_ask(t->chat, line, n, &stop, &fed, &err);
     cli_progress_clear(&t->session.progress);
@@ -135,53 +142,45 @@ static int turn(struct talk *t, const char *line, size_t n) {
     } else if (rc) {
         return cli_session_fail(&t->session, &err);
     } else if (stop) {
+        cli_interrupt_reset();
         fprintf(stderr, "[interrupted: this message is not part of the conversation]\n");
     } else {
         rc = answer(t, fed, sluice_clock() - start, &before);
     }
-    cli_interrupt_reset();
     return rc == SLUICE_ERR_STATE ? 0 : rc;
 }
 
 /* Lines until the end of input. */
 static int converse(struct talk *t) {
-    char *line = NULL;
-    size_t cap = 0;
+    char *line;
+    size_t n;
     int rc = 0;
     while (rc == 0) {
         if (t->interactive) {
             fputs("> ", stderr);
         }
-        errno = 0;
-        ssize_t n = getline(&line, &cap, stdin);
-        if (n < 0 && errno == EINTR) {
-            clearerr(stdin); /* Ctrl-C while nothing is being said */
+        const enum cli_lines_got got = cli_lines_next(&t->lines, &line, &n);
+        if (got == CLI_LINES_INTERRUPTED) { /* Ctrl-C while nothing is being said */
             cli_interrupt_reset();
             fputs("\n(Ctrl-D or /exit ends)\n", stderr);
             continue;
         }
-        if (n < 0) {
-            if (ferror(stdin)) {
-                rc = cli_fail(CLI_EXIT_FAILED, t->config->command, "standard input: %s", strerror(errno));
-            } else if (t->interactive) {
-                fputc('\n', stderr);
-            }
-            break;
+        if (got == CLI_LINES_FAILED) {
+            return cli_fail(CLI_EXIT_FAILED, t->config->command, "standard input: %s", strerror(errno));
         }
-        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) {
-            line[--n] = '\0';
+        if (got == CLI_LINES_END && t->interactive) {
+            fputc('\n', stderr);
         }
-        if (strcmp(line, "/exit") == 0) {
-            break;
+        if (got == CLI_LINES_END || strcmp(line, "/exit") == 0) {
+            return 0;
         }
         if (strcmp(line, "/clear") == 0) {
             sluice_chat_clear(t->chat);
             fputs("[the conversation starts anew]\n", stderr);
         } else if (n > 0) {
-            rc = turn(t, line, (size_t)n);
+            rc = turn(t, line, n);
         }
     }
-    free(line);
     return rc;
 }
 
@@ -203,6 +202,9 @@ int cli_chat(int argc, char **argv) {
                  ? cli_fail(CLI_EXIT_USAGE, config.command, "--chat-template %s: %s", config.chat_template, err.message)
                  : cli_session_fail(&t.session, &err);
     }
+    if (rc == 0 && !cli_lines_open(&t.lines, STDIN_FILENO)) {
+        rc = cli_fail(CLI_EXIT_FAILED, config.command, "standard input: %s", strerror(errno));
+    }
     if (rc == 0) {
         if (sluice_chat_notice(t.chat) && !config.quiet) {
             cli_fail(0, config.command, "%s", sluice_chat_notice(t.chat));
@@ -215,6 +217,7 @@ int cli_chat(int argc, char **argv) {
     const int ended = cli_session_end_csv(&t.session);
     rc = rc ? rc : ended;
     sluice_chat_free(t.chat);
+    cli_lines_close(&t.lines);
     cli_text_free(&t.answer);
     cli_session_close(&t.session);
     return rc;

@@ -16,22 +16,37 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runner/runner.h"
 
 /*
- * The only global of the command: a signal handler has no argument to find anything else. Compute
- * threads only read it.
+ * The only globals of the command: a signal handler has no argument to find anything else. Compute
+ * threads only read the first one. Both are lock-free, so a handler may use them.
  */
-static atomic_int interrupts; /* lock-free, so a handler may write it and other threads may read it */
+static atomic_int interrupts;   /* signals since the last reset */
+static atomic_int wake_fd = -1; /* an eventfd that is readable after a signal; -1: nobody asked for one */
+
+/* Safe in a signal handler. */
+static void wake(void) {
+    const uint64_t one = 1;
+    const int fd = atomic_load(&wake_fd);
+    if (fd >= 0) {
+        const ssize_t told = write(fd, &one, sizeof one);
+        (void)told; /* fails only when it is full, and readable then too */
+    }
+}
 
 static void on_sigint(int sig) {
+    const int interrupted_errno = errno;
     (void)sig;
     if (atomic_fetch_add(&interrupts, 1) >= 2) {
         _exit(128 + SIGINT);
     }
+    wake();
+    errno = interrupted_errno;
 }
 
 static void install(int sig) {
@@ -39,7 +54,7 @@ static void install(int sig) {
     memset(&action, 0, sizeof action);
     sigemptyset(&action.sa_mask);
     action.sa_handler = on_sigint;
-    action.sa_flags = 0; /* no SA_RESTART: reading a line must return */
+    action.sa_flags = SA_RESTART; /* an answer that is being written stays whole; whoever waits polls wake_fd */
     sigaction(sig, &action, NULL);
 }
 
@@ -57,7 +72,29 @@ bool cli_interrupted(void) {
     return atomic_load_explicit(&interrupts, memory_order_relaxed) != 0;
 }
 
+int cli_interrupt_fd(void) {
+    int fd = atomic_load(&wake_fd);
+    if (fd >= 0) {
+        return fd;
+    }
+    fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd >= 0) {
+        atomic_store(&wake_fd, fd);
+        if (cli_interrupted()) { /* before the handler could see it */
+            wake();
+        }
+    }
+    return fd;
+}
+
 void cli_interrupt_reset(void) {
+    uint64_t count;
+    const int fd = atomic_load(&wake_fd);
+    /* In this order: a signal between the two leaves the descriptor readable, so nobody waits in vain for it. */
+    if (fd >= 0) {
+        const ssize_t had = read(fd, &count, sizeof count);
+        (void)had; /* EAGAIN: there was none */
+    }
     atomic_store(&interrupts, 0);
 }
 

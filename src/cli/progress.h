@@ -66,6 +66,15 @@ bool cli_interrupted(void);
 
 /* Treat SIGTERM and SIGHUP like SIGINT, for a command that must clean up after itself. */
 void cli_interrupt_install_all(void);
+
+/*
+ * A descriptor that is readable from a signal until cli_interrupt_reset, for whoever waits with poll: a look at
+ * cli_interrupted before the wait would miss a signal between the two. Made by the first call (call it from one
+ * thread) and open until the process ends. -1, with errno set, when there is none left.
+ */
+int cli_interrupt_fd(void);
+
+/* Forget the signals so far. One that comes meanwhile may still be seen through the descriptor, never lost there. */
 void cli_interrupt_reset(void);
 
 /* End as a process that SIGINT killed, which is what a shell wants to see after Ctrl-C. */

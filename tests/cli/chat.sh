@@ -63,8 +63,8 @@ say 'Hello\n' "$sluice" chat -m "$model" -t 2 -c 512 -n 2 --temp 0
 expect "a model without a template" err.txt '^sluice chat: this model has no chat template: using ChatML$'
 
 # On a terminal: a prompt, Ctrl-C in an answer and between answers, Ctrl-D.
-terminal() { # LABEL SCRIPT
-    printf '%b' "$2" | "$BIN/cli-terminal" "$sluice" chat -m "$model" -t 2 -c 4096 -n -1 --temp 0 --chat-template chatml \
+terminal() { # LABEL SCRIPT [COMMAND TO START IT WITH...]
+    printf '%b' "$2" | "$BIN/cli-terminal" "${@:3}" "$sluice" chat -m "$model" -t 2 -c 4096 -n -1 --temp 0 --chat-template chatml \
         >out.txt 2>err.txt
     rc=$?
     if [ "$rc" -eq 0 ]; then ok "$1"; else fail "$1: $(cat err.txt): $(tail -c 300 out.txt)"; fi
@@ -72,6 +72,11 @@ terminal() { # LABEL SCRIPT
 terminal "Ctrl-D ends" 'wait > \nkey d\nexit 0\n'
 terminal "/exit ends" 'wait > \nsend /exit\nexit 0\n'
 terminal "Ctrl-C at the prompt does not end" 'wait > \nkey c\nwait Ctrl-D or /exit ends\nwait > \nkey d\nexit 0\n'
+# The same between the prompt and the wait for a line, by a library that cannot be preloaded where sanitizers are.
+if [ -f "$BIN/libcli-early.so" ]; then
+    terminal "  and not before it waits for a line" 'wait > \nwait Ctrl-D or /exit ends\nwait > \nkey d\nexit 0\n' \
+        env LD_PRELOAD="$BIN/libcli-early.so"
+fi
 terminal "Ctrl-C stops the answer, not the program" \
     'wait > \nsend Hello\nwait streaming\npause\nkey c\nwait , interrupted]\nwait > \nsend /exit\nexit 0\n'
 terminal "and the conversation goes on" \

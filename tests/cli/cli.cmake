@@ -22,6 +22,13 @@ target_link_libraries(cli-unit PRIVATE sluice_static PkgConfig::CMOCKA PkgConfig
 add_executable(cli-unit-serve ${CMAKE_CURRENT_LIST_DIR}/unit_serve.c ${CMAKE_SOURCE_DIR}/src/cli/address.c
     ${CMAKE_SOURCE_DIR}/src/cli/http.c ${CMAKE_SOURCE_DIR}/src/cli/supervise.c ${CMAKE_SOURCE_DIR}/src/cli/args.c)
 target_link_libraries(cli-unit-serve PRIVATE sluice_static PkgConfig::CMOCKA m)
+add_executable(cli-unit-lines ${CMAKE_CURRENT_LIST_DIR}/unit_lines.c ${CMAKE_SOURCE_DIR}/src/cli/lines.c
+    ${CMAKE_SOURCE_DIR}/src/cli/progress.c ${CMAKE_SOURCE_DIR}/src/cli/text.c ${CMAKE_SOURCE_DIR}/src/cli/args.c)
+target_link_libraries(cli-unit-lines PRIVATE sluice_static PkgConfig::CMOCKA m util)
+if(NOT SLUICE_SANITIZE) # their library must come before anything that is preloaded
+    add_library(cli-early SHARED ${CMAKE_CURRENT_LIST_DIR}/early.c)
+    target_link_libraries(cli-early PRIVATE sluice_options ${CMAKE_DL_LIBS})
+endif()
 
 set(cli_environment
     BIN=${CMAKE_BINARY_DIR}/bin
@@ -34,7 +41,8 @@ file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cli)
 
 add_test(NAME cli-unit COMMAND cli-unit)
 add_test(NAME cli-unit-serve COMMAND cli-unit-serve)
-set_tests_properties(cli-unit cli-unit-serve PROPERTIES LABELS cli TIMEOUT 300)
+add_test(NAME cli-unit-lines COMMAND cli-unit-lines)
+set_tests_properties(cli-unit cli-unit-serve cli-unit-lines PROPERTIES LABELS cli TIMEOUT 300)
 
 # The timeouts only end a hang; no test looks at a clock.
 function(sluice_cli_test name)
