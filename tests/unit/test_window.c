@@ -117,7 +117,8 @@ static void test_token(void **state) {
         snprintf(text, sizeof text, "%s", g.token);
         text[i] ^= 1;
         assert_int_equal(guard_judge(&g, text, NULL), GUARD_WRONG);
-        snprintf(text, i + 2, "%s", g.token);
+        memcpy(text, g.token, i + 1);
+        text[i + 1] = '\0';
         assert_int_equal(guard_judge(&g, text, NULL), i == 31 ? GUARD_RIGHT : GUARD_WRONG);
     }
     snprintf(text, sizeof text, "%sa", g.token);
