@@ -24,7 +24,7 @@ static void test_page(void **state) {
         check_headers(&answer, "text/html; charset=utf-8");
         assert_int_equal(sscanf(answer.body, "<script nonce=\"%32[0-9a-f]\">", nonce[i]), 1);
         assert_int_equal(strlen(nonce[i]), 32);
-        char want[256];
+        char want[512];
         snprintf(want, sizeof want, "<script nonce=\"%s\">1</script><style nonce=\"%s\"></style>@NONCE", nonce[i],
                  nonce[i]);
         assert_int_equal(answer.n, strlen(want));
