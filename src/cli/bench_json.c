@@ -3,12 +3,10 @@
  * seconds, tokens), so that each figure can be computed again. Fields are added, never renamed.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/json.h"
 #include "cli/bench.h"
-#include "runner/utf8.h"
 
 extern char **environ;
 
@@ -17,16 +15,9 @@ static bool put_real(json_t *object, const char *key, double x) {
     return cli_json_put(object, key, isfinite(x) ? json_real(x) : json_null());
 }
 
-/* Text from outside: whatever is not UTF-8 is replaced. NULL becomes null. */
+/* NULL becomes null. */
 static bool put_text(json_t *object, const char *key, const char *text) {
-    size_t n = 0;
-    if (!text) {
-        return cli_json_put(object, key, json_null());
-    }
-    char *clean = sluice_utf8_clean(text, strlen(text), &n);
-    const bool ok = clean && cli_json_put(object, key, json_stringn(clean, n));
-    free(clean);
-    return ok;
+    return cli_json_put(object, key, cli_json_text(text));
 }
 
 static json_t *interval_json(const struct bench_interval *v) {
@@ -109,10 +100,7 @@ static json_t *options_json(const struct bench_variant *v) {
     json_t *list = json_array();
     bool ok = list != NULL;
     for (int i = 0; ok && v && i < v->n_words; i++) {
-        size_t n = 0;
-        char *clean = sluice_utf8_clean(v->words[i], strlen(v->words[i]), &n);
-        ok = clean && json_array_append_new(list, json_stringn(clean, n)) == 0;
-        free(clean);
+        ok = json_array_append_new(list, cli_json_text(v->words[i])) == 0;
     }
     return cli_json_whole(list, ok);
 }

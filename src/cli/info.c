@@ -11,7 +11,6 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "runner/info.h"
-#include "runner/utf8.h"
 
 static const struct cli_option options[] = {
     {.name = "--json",
@@ -91,15 +90,6 @@ static void print_info(FILE *out, const struct sluice_gguf *g, const struct slui
     }
 }
 
-/* A string from a file: whatever is not UTF-8 is replaced. */
-static json_t *clean_string(const char *text) {
-    size_t n = 0;
-    char *clean = sluice_utf8_clean(text, strlen(text), &n);
-    json_t *s = clean ? json_stringn(clean, n) : NULL;
-    free(clean);
-    return s;
-}
-
 static json_t *types_json(const struct sluice_info *i) {
     json_t *o = json_object();
     for (uint32_t t = 0; t < i->n_types; t++) {
@@ -121,7 +111,7 @@ static json_t *shards_json(const struct sluice_gguf *g) {
     json_t *list = json_array();
     for (uint32_t s = 0; s < g->n_shards; s++) {
         json_t *o = json_object();
-        bool ok = cli_json_put(o, "path", clean_string(g->shards[s].path)) &&
+        bool ok = cli_json_put(o, "path", cli_json_text(g->shards[s].path)) &&
                   cli_json_count(o, "bytes", g->shards[s].bytes) && cli_json_count(o, "tensors", g->shards[s].tensors);
         if (!ok) {
             json_decref(o);
@@ -136,8 +126,8 @@ static json_t *shards_json(const struct sluice_gguf *g) {
 
 static json_t *info_json(const struct sluice_gguf *g, const struct sluice_info *i) {
     json_t *o = json_object();
-    bool ok = cli_json_put(o, "architecture", clean_string(g->architecture)) &&
-              cli_json_put(o, "name", clean_string(g->name)) && cli_json_count(o, "layers", i->layers) &&
+    bool ok = cli_json_put(o, "architecture", cli_json_text(g->architecture)) &&
+              cli_json_put(o, "name", cli_json_text(g->name)) && cli_json_count(o, "layers", i->layers) &&
               cli_json_count(o, "moe_layers", i->moe_layers) && cli_json_count(o, "context", i->context) &&
               cli_json_count(o, "experts", i->experts) && cli_json_count(o, "top_k", i->top_k_max) &&
               cli_json_count(o, "top_k_min", i->top_k_min) && cli_json_count(o, "expert_tensors", i->expert_tensors) &&

@@ -6,8 +6,24 @@
  */
 #include "cli/json.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "runner/utf8.h"
+
 bool cli_json_put(json_t *object, const char *key, json_t *value) {
     return json_object_set_new(object, key, value) == 0;
+}
+
+json_t *cli_json_text(const char *text) {
+    size_t n = 0;
+    if (!text) {
+        return json_null();
+    }
+    char *clean = sluice_utf8_clean(text, strlen(text), &n);
+    json_t *s = clean ? json_stringn(clean, n) : NULL;
+    free(clean);
+    return s;
 }
 
 bool cli_json_count(json_t *object, const char *key, uint64_t n) {

@@ -4,26 +4,15 @@
  * What is not known is null, with the reason beside it. Bytes and counts are integers.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/json.h"
 #include "cli/plan.h"
 #include "cli/summary.h"
-#include "runner/utf8.h"
-
-/* A string that may come from a file: whatever is not UTF-8 is replaced. */
-static json_t *clean_string(const char *text) {
-    size_t n = 0;
-    char *clean = sluice_utf8_clean(text, strlen(text), &n);
-    json_t *s = clean ? json_stringn(clean, n) : NULL;
-    free(clean);
-    return s;
-}
 
 /* A text, or null for "". */
 static json_t *text_or_null(const char *text) {
-    return text[0] ? clean_string(text) : json_null();
+    return text[0] ? cli_json_text(text) : json_null();
 }
 
 static json_t *fact_json(const struct outlook_fact *f) {
@@ -34,7 +23,7 @@ static json_t *fact_json(const struct outlook_fact *f) {
                                                 : json_real(f->value);
     const bool ok = cli_json_put(o, "value", value) && cli_json_put(o, "unit", json_string(f->unit)) &&
                     cli_json_put(o, "source", json_string(outlook_source_name(f->source))) &&
-                    cli_json_put(o, f->source == PLAN_NOT_KNOWN ? "reason" : "how", clean_string(f->how));
+                    cli_json_put(o, f->source == PLAN_NOT_KNOWN ? "reason" : "how", cli_json_text(f->how));
     return cli_json_whole(o, ok);
 }
 
@@ -126,10 +115,10 @@ static json_t *plan_json(const struct outlook *p) {
     const char *mode = outlook_mode_name(p->mode);
     json_t *o = json_object();
     const bool ok = cli_json_put(o, "sluice", json_string(sluice_version())) &&
-                    cli_json_put(o, "model", clean_string(p->gguf->shards[0].path)) &&
-                    cli_json_put(o, "architecture", clean_string(p->gguf->architecture)) &&
+                    cli_json_put(o, "model", cli_json_text(p->gguf->shards[0].path)) &&
+                    cli_json_put(o, "architecture", cli_json_text(p->gguf->architecture)) &&
                     cli_json_put(o, "mode", mode ? json_string(mode) : json_null()) &&
-                    cli_json_put(o, "why", clean_string(p->mode_why)) && cli_json_put(o, "facts", facts_json(p)) &&
+                    cli_json_put(o, "why", cli_json_text(p->mode_why)) && cli_json_put(o, "facts", facts_json(p)) &&
                     cli_json_put(o, "memory", p->has_memory ? cli_plan_json(&p->memory) : json_null()) &&
                     cli_json_put(o, "disk", p->n_lanes ? lanes_json(p) : json_null()) &&
                     cli_json_put(o, "disk_reason", text_or_null(p->disk_why)) &&

@@ -7,15 +7,9 @@
 #include "cli/json.h"
 #include "cli/args.h"
 #include "cli/top.h"
-#include "runner/utf8.h"
 
-/* Text of another process: made valid UTF-8. */
 static bool put_text(json_t *object, const char *key, const char *text) {
-    size_t n = 0;
-    char *clean = sluice_utf8_clean(text, strlen(text), &n);
-    const bool ok = clean && cli_json_put(object, key, json_stringn(clean, n));
-    free(clean);
-    return ok;
+    return cli_json_put(object, key, cli_json_text(text));
 }
 
 static json_t *sums_json(const struct stat_sums *s) {
