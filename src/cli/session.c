@@ -292,16 +292,8 @@ static int64_t session_other_top_k(const struct cli_session *s) {
     return own->n && !own->array && own->value[0] == (uint64_t)k ? 0 : k;
 }
 
-/* Experts given up so far. The window can set a threshold while it runs, and take it back. */
-static uint64_t session_given_up(void) {
-    struct sluice_stats st;
-    sluice_get_stats(&st);
-    const struct sluice_drop_stats *p = &st.prompt.drop, *g = &st.generation.drop;
-    return p->dropped + p->substituted + g->dropped + g->substituted;
-}
-
 bool cli_session_lossless(const struct cli_session *s) {
-    const bool may = s->settings.drop_cold_experts > 0 || session_given_up() > 0;
+    const bool may = s->settings.drop_cold_experts > 0 || sluice_runner_given_up() > 0;
     return !session_other_top_k(s) && (s->config->resident || !may);
 }
 

@@ -120,14 +120,6 @@ static void lossy_facts(FILE *f, const struct sluice_settings *s) {
     fputc('\n', f);
 }
 
-/* They can be changed while a program runs, which the facts do not know. */
-static bool lossless_so_far(const struct sluice_settings *s) {
-    struct sluice_stats st;
-    sluice_get_stats(&st);
-    const struct sluice_drop_stats *p = &st.prompt.drop, *g = &st.generation.drop;
-    return (s && s->drop_cold_experts > 0) || p->dropped + p->substituted + g->dropped + g->substituted == 0;
-}
-
 /* Everything that the state depends on. The keys are what a user is told when one differs. */
 static int make_facts(struct sluice_prompt_cache *c, struct sluice_error *err) {
     const struct sluice_runner_params *p = &c->r->params;
@@ -269,7 +261,8 @@ int sluice_prompt_cache_save(struct sluice_prompt_cache *c, struct sluice_error 
     if (same_tokens(c, r->kv, r->n_kv) == r->n_kv) {
         return 0;
     }
-    if (!lossless_so_far(r->params.settings)) {
+    const struct sluice_settings *set = r->params.settings;
+    if (!(set && set->drop_cold_experts > 0) && sluice_runner_given_up()) { /* changed while it ran: no fact says so */
         return sluice_error_set(err, SLUICE_ERR_STATE,
                                 "%s: experts were left out meanwhile, which this run's settings do not say", c->path);
     }

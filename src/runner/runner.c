@@ -330,3 +330,10 @@ uint32_t sluice_runner_match(const struct sluice_runner *r, const int32_t *token
     }
     return i;
 }
+
+uint64_t sluice_runner_given_up(void) {
+    struct sluice_stats st;
+    sluice_get_stats(&st);
+    const struct sluice_drop_stats *p = &st.prompt.drop, *g = &st.generation.drop;
+    return p->dropped + p->substituted + g->dropped + g->substituted;
+}

@@ -144,6 +144,12 @@ uint32_t sluice_runner_keep(struct sluice_runner *r, uint32_t n);
 /* How many of the given tokens are what the context starts with. */
 uint32_t sluice_runner_match(const struct sluice_runner *r, const int32_t *tokens, size_t n);
 
+/*
+ * Experts left out or computed from copies so far, by all of this process. The window can set a threshold while it
+ * runs, and take it back: settings do not tell.
+ */
+uint64_t sluice_runner_given_up(void);
+
 /* From now on add every batch and its logits to `record` (record.h). NULL stops. */
 void sluice_runner_record(struct sluice_runner *r, struct sluice_record *record);
 
