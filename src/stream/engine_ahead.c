@@ -9,8 +9,8 @@
  * bundle was evicted for it. So no more is asked for than was begun lately and one more, and when fewer
  * than a third of those begun come true, there is a pause. What it gains: docs/benchmarks.md, "Lookahead".
  *
- * A prompt's next block wants nearly everything, and its attention takes long: there as much is asked for as
- * ENGINE_AHEAD says, and what was begun says nothing about generation.
+ * A prompt's next block wants nearly everything, and its attention takes long: there up to ENGINE_AHEAD are asked for,
+ * at most half of what may pass through at once, and what was begun says nothing about generation.
  */
 #include "stream/engine_impl.h"
 
