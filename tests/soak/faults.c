@@ -22,7 +22,7 @@ enum {
 };
 
 static struct {
-    uint64_t seed;                    /* of the choice */
+    _Atomic uint64_t seed;            /* of the choice; what was read ahead may still come in when it changes */
     _Atomic bool on;                  /* reads may fail */
     _Atomic uint64_t reads;           /* while on */
     _Atomic uint32_t failed, shorted; /* of those */
@@ -36,7 +36,7 @@ uint32_t soak_random(uint64_t *seed) {
 }
 
 void soak_faults(uint64_t seed, bool on) {
-    faults.seed = seed;
+    atomic_store(&faults.seed, seed);
     atomic_store(&faults.on, on);
 }
 
@@ -53,7 +53,7 @@ static int64_t spoil(void *buf, int64_t n) {
     if (!atomic_load(&faults.on) || n <= 0) {
         return n;
     }
-    uint64_t s = faults.seed + atomic_fetch_add(&faults.reads, 1);
+    uint64_t s = atomic_load(&faults.seed) + atomic_fetch_add(&faults.reads, 1);
     const uint32_t r = soak_random(&s);
     if (r % FAIL_EVERY == 0) {
         atomic_fetch_add(&faults.failed, 1);
