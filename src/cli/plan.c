@@ -391,7 +391,12 @@ static int by_cache(const void *a, const void *b) {
 /* --budgets: is the list one? Adds its rows if `add`. */
 static int list_rows(struct outlook *p, bool add) {
     char item[32];
+    size_t items = 0;
     for (const char *at = p->config->plan.budgets; at;) {
+        if (++items > PLAN_ROWS_MAX) {
+            return cli_fail(CLI_EXIT_USAGE, p->config->command, "--budgets %s: more than %d caches",
+                            p->config->plan.budgets, PLAN_ROWS_MAX);
+        }
         const size_t n = strcspn(at, ",");
         uint64_t bytes = 0;
         snprintf(item, sizeof item, "%.*s", (int)(n < sizeof item ? n : sizeof item - 1), at);

@@ -232,6 +232,7 @@ refused 2 "must be 0..60" "--probe-seconds 61" "${plan[@]}" "$big" --probe-secon
 refused 2 "must be 1.." "--prompt-tokens 0" "${plan[@]}" "$big" --prompt-tokens 0
 refused 2 "neither a size" "--budgets many" "${plan[@]}" "$big" --budgets 0,many
 refused 2 "neither a size" "--budgets with an end" "${plan[@]}" "$big" --budgets 0,
+refused 2 "more than 24 caches" "--budgets without an end" "${plan[@]}" "$big" --budgets "$(seq -s, 25)"
 refused 2 "unexpected argument" "two models" "${plan[@]}" "$big" "$big"
 SLUICE_CACHE=12x refused 2 "SLUICE_CACHE" "a bad environment" "${plan[@]}" "$big"
 works "--probe-seconds 0" "${json[@]}" "$big" --probe-seconds 0
