@@ -84,6 +84,9 @@ int device_setup(const struct sluice_settings *s, bool plugin, struct sluice_err
 /* Keep a failure for sluice_take_error; the plug-in prints it as well. */
 void device_report(const struct sluice_error *err);
 
+/* Must every load and context be refused, because of the settings or of this ggml (seam.c)? Reports it, if so. */
+bool device_refuses(void);
+
 /* Note, for the mode line, that some expert weights are computed from memory, and why. First reason stays. */
 void device_note_plain(const char *why);
 
@@ -157,6 +160,9 @@ const struct stream_weight *buffer_weight(const struct ggml_tensor *w);
 
 /* ggml's supports_op for our device. */
 bool match_supports_op(const struct ggml_tensor *op);
+
+/* Does this operation belong to an MoE block whose expert weights lie in buffers of that type? */
+bool match_block_op(const struct ggml_tensor *op, ggml_backend_buffer_type_t buft);
 
 /* Models that this thread loads from now on stream (or not). */
 void match_set_streaming(bool on);

@@ -270,8 +270,7 @@ static const char *buft_name(ggml_backend_buffer_type_t t) {
 static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t t, size_t size) {
     (void)t;
     struct sluice_error err;
-    if (sluice_device.bad_settings.status) {
-        device_report(&sluice_device.bad_settings);
+    if (device_refuses()) {
         return NULL;
     }
     void *p = NULL;
@@ -322,8 +321,7 @@ ggml_backend_buffer_t buffer_from_host_ptr(ggml_backend_dev_t dev, void *ptr, si
     (void)dev;
     (void)max_tensor_size;
     struct sluice_error err;
-    if (sluice_device.bad_settings.status) {
-        device_report(&sluice_device.bad_settings);
+    if (device_refuses()) {
         return NULL;
     }
     struct sluice_buffer *b = buffer_new(ptr, false);

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/seam.h"
 #include "gguf.h"
 #include "stream/error.h"
 
@@ -38,6 +39,15 @@ void device_report(const struct sluice_error *err) {
     if (sluice_device.plugin) {
         fprintf(stderr, "sluice: %s\n", err->message);
     }
+}
+
+bool device_refuses(void) {
+    struct sluice_error err = sluice_device.bad_settings;
+    if (err.status || seam_refused(&err)) {
+        device_report(&err);
+        return true;
+    }
+    return false;
 }
 
 void device_note_plain(const char *why) {
@@ -224,8 +234,7 @@ static void device_read_architecture(void) {
 static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
     (void)params;
     struct sluice_error err;
-    if (sluice_device.bad_settings.status) {
-        device_report(&sluice_device.bad_settings);
+    if (device_refuses()) {
         return NULL;
     }
     /* What cannot work is better said here, before a prompt is read, than at the first token. */

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/seam.h"
 
 enum { MATCH_DEPTH = 12 }; /* cheap operations in a row between two expert matmuls, at most */
 
@@ -43,8 +44,12 @@ uint64_t match_load_owner(uint32_t *top_k) {
     return match_load.owner;
 }
 
+static bool match_lies_in(const struct ggml_tensor *w, ggml_backend_buffer_type_t buft) {
+    return w && w->buffer && w->buffer->buft == buft;
+}
+
 static bool match_ours(const struct ggml_tensor *w) {
-    return w && w->buffer && w->buffer->buft == &sluice_device.buft;
+    return match_lies_in(w, &sluice_device.buft);
 }
 
 /* "Would you take this weight?" Anything that MUL_MAT_ID can read slice by slice. */
@@ -55,6 +60,9 @@ static bool match_offer(const struct ggml_tensor *op) {
     if (l->resident || w->ne[2] < 2 || w->ne[3] != 1 || !ggml_is_contiguous(w)) {
         return false;
     }
+    /* The first weight that is taken: from here on all rests on ggml being the one that we know. If it is not, the
+     * buffer that comes next is refused, which ends the load with the reason; declining would compute from memory. */
+    seam_require(!sluice_device.settings.reference_kernel, NULL);
     if (l->buffers_made || l->owner == 0) {
         l->owner = ++match_last_owner;
         l->buffers_made = false;
@@ -85,15 +93,16 @@ static bool match_cheap(enum ggml_op op) {
     }
 }
 
-/* Does t come from an expert matmul of ours through cheap operations only? */
-static bool match_derived(const struct ggml_tensor *t, int depth) {
+/* Does t come from an expert matmul on weights of this buffer type through cheap operations only? */
+static bool match_derived(const struct ggml_tensor *t, ggml_backend_buffer_type_t buft, int depth) {
     if (!t || depth == 0) {
         return false;
     }
     if (t->op == GGML_OP_MUL_MAT_ID) {
-        return match_ours(t->src[0]);
+        return match_lies_in(t->src[0], buft);
     }
-    return match_cheap(t->op) && (match_derived(t->src[0], depth - 1) || match_derived(t->src[1], depth - 1));
+    return match_cheap(t->op) &&
+           (match_derived(t->src[0], buft, depth - 1) || match_derived(t->src[1], buft, depth - 1));
 }
 
 /* Per-expert scales: repeat(reshape(weight)), and the rows that the router picked of it. */
@@ -103,23 +112,26 @@ static bool match_scale_rows(const struct ggml_tensor *op) {
            rep->src[0]->src[0] && rep->src[0]->src[0]->op == GGML_OP_NONE && rep->ne[0] == 1;
 }
 
-/* Would our device compute this node? */
-static bool match_answer(const struct ggml_tensor *op) {
+bool match_block_op(const struct ggml_tensor *op, ggml_backend_buffer_type_t buft) {
     if (op->op == GGML_OP_MUL_MAT_ID) {
         const struct ggml_tensor *w = op->src[0];
-        if (!match_ours(w) || op->src[1]->type != GGML_TYPE_F32 || op->src[2]->type != GGML_TYPE_I32) {
-            return false;
-        }
         /* A view of a weight is left to the CPU backend, which reads it through the mapping. */
-        if (w->view_src) {
-            return false;
-        }
-        return w->buffer->size != 0 || match_offer(op);
+        return match_lies_in(w, buft) && op->src[1]->type == GGML_TYPE_F32 && op->src[2]->type == GGML_TYPE_I32 &&
+               !w->view_src;
     }
     if (op->op == GGML_OP_GET_ROWS || op->op == GGML_OP_REPEAT) {
         return match_scale_rows(op);
     }
-    return match_cheap(op->op) && (match_derived(op->src[0], MATCH_DEPTH) || match_derived(op->src[1], MATCH_DEPTH));
+    return match_cheap(op->op) &&
+           (match_derived(op->src[0], buft, MATCH_DEPTH) || match_derived(op->src[1], buft, MATCH_DEPTH));
+}
+
+/* Would our device compute this node? */
+static bool match_answer(const struct ggml_tensor *op) {
+    if (!match_block_op(op, &sluice_device.buft)) {
+        return false;
+    }
+    return op->op != GGML_OP_MUL_MAT_ID || op->src[0]->buffer->size != 0 || match_offer(op);
 }
 
 bool match_supports_op(const struct ggml_tensor *op) {
