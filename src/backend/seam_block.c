@@ -1,10 +1,8 @@
 /*
  * seam_block.c - the part of the self-test that computes: an MoE block by stock ggml and in our way.
  *
- * A model of a few hundred KiB is made in memory that has a descriptor (memfd), so that both sides have it: stock
- * ggml by its mapping, and an engine of our own by reading slices into slots, as it would from a disk. The block is
- * built as llama.cpp builds it: router, softmax, the first K of a sorted row as a view, three expert matmuls,
- * activation, weights, sum. It is computed
+ * The block is built as llama.cpp builds it: router, softmax, the first K of a sorted row as a view, three expert
+ * matmuls, activation, weights, sum. It is computed
  *
  *   whole     one graph of the CPU backend: what a resident run computes. All others must equal it to the bit
  *   in pieces the same, cut where our split begins and ends
@@ -14,241 +12,76 @@
  * for three types of weights, and for one token and several, so that experts have one row and many. Many rows by
  * the kernel are tried the way block.c does it: only where trial.c found the same bytes. That ggml has another
  * kernel for many rows of some type breaks nothing.
- *
- * The sizes are small, for time, but no multiples of the kernel's chunks. Weights are random bits in blocks with
- * sane scales: quantising would take longer than all the rest.
  */
 #include "backend/backend.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "backend/collect.h"
 #include "backend/route.h"
 #include "backend/seam_impl.h"
+#include "backend/seam_model.h"
 #include "backend/trial.h"
 #include "stream/clock.h"
 #include "stream/error.h"
 
 enum {
-    BLOCK_EXPERTS = 6, /* experts */
-    BLOCK_TOP_K = 3,   /* experts of a token */
-    BLOCK_TOKENS = 7,  /* tokens of the large batch: experts get about 3 rows each */
-    BLOCK_MATS = 3,    /* expert tensors: gate, up, down */
-    BLOCK_NODES = 64,  /* nodes and tensors of a graph, at most */
-    BLOCK_EMBD = 256,  /* the largest of the inputs below */
-    BLOCK_ALIGN = 64,  /* bytes; where tensors begin in the file */
-    BLOCK_SHAPES = 3,  /* entries of the table below */
-    BLOCK_PHASES = 2,  /* batches: one token, several */
-};
-
-static const struct block_shape {
-    enum ggml_type type; /* of the experts */
-    const char *name;    /* for messages */
-    int64_t embd, ff;    /* inputs of the block, and of its inner matmul */
-} block_shapes[BLOCK_SHAPES] = {
-    {GGML_TYPE_F32, "F32", 80, 96},
-    {GGML_TYPE_Q8_0, "Q8_0", 96, 160},
-    {GGML_TYPE_Q4_K, "Q4_K", BLOCK_EMBD, 256},
-};
-
-/* An expert tensor of the made-up model. */
-struct block_weight {
-    uint64_t offset;      /* in the file, bytes */
-    uint32_t tensor;      /* id in the engine */
-    uint32_t group, part; /* what the engine says of it */
-    bool there;           /* it is in the engine */
+    BLOCK_TOKENS = 7, /* tokens of the large batch: experts get about 4 rows each */
+    BLOCK_NODES = 64, /* nodes and tensors of a graph, at most */
+    BLOCK_BATCHES = 2 /* one token, several */
 };
 
 /* One graph of a block. */
 struct block_graph {
-    struct ggml_context *ctx;           /* holds the rest */
-    struct ggml_cgraph *graph;          /* all nodes */
-    struct ggml_tensor *x;              /* input [embd, tokens] */
-    struct ggml_tensor *router;         /* router matrix [embd, experts], a weight that is not ours */
-    struct ggml_tensor *w[BLOCK_MATS];  /* gate, up, down */
-    struct ggml_tensor *logits;         /* the router's output [experts, tokens] */
-    struct ggml_tensor *ids;            /* the view of chosen experts [K, tokens] */
-    struct ggml_tensor *weights;        /* their weights [1, K, tokens] */
-    struct ggml_tensor *x3;             /* what the experts get [embd, 1, tokens] */
-    struct ggml_tensor *mm[BLOCK_MATS]; /* the expert matmuls: gate, up, down */
-    struct ggml_tensor *weighted;       /* the last node that is ours */
-    struct ggml_tensor *out;            /* output [embd, tokens] */
-    struct ggml_tensor *packed;         /* stock side only: the gate by a contiguous copy of the ids */
+    struct ggml_context *ctx;          /* holds the rest */
+    struct ggml_cgraph *graph;         /* all nodes */
+    struct ggml_tensor *x;             /* input [embd, tokens] */
+    struct ggml_tensor *router;        /* router matrix [embd, experts], a weight that is not ours */
+    struct ggml_tensor *w[SEAM_MATS];  /* gate, up, down */
+    struct ggml_tensor *logits;        /* the router's output [experts, tokens] */
+    struct ggml_tensor *ids;           /* the view of chosen experts [K, tokens] */
+    struct ggml_tensor *weights;       /* their weights [1, K, tokens] */
+    struct ggml_tensor *x3;            /* what the experts get [embd, 1, tokens] */
+    struct ggml_tensor *mm[SEAM_MATS]; /* the expert matmuls: gate, up, down */
+    struct ggml_tensor *weighted;      /* the last node that is ours */
+    struct ggml_tensor *out;           /* output [embd, tokens] */
+    struct ggml_tensor *packed;        /* stock side only: the gate by a contiguous copy of the ids */
 };
 
 /* How a split is computed. */
 enum block_way { BLOCK_REFERENCE, BLOCK_KERNEL, BLOCK_FAIL };
 
 struct block {
-    struct seam *s;                                       /* the check */
-    int fd;                                               /* the model's memory */
-    char *map;                                            /* the same, mapped */
-    size_t bytes;                                         /* of it */
-    uint64_t budget;                                      /* of the engine's cache: all fits */
-    struct engine *engine;                                /* reads it */
-    uint32_t file;                                        /* its index there */
-    bool has_file;                                        /* that reference is held */
-    struct block_weight weight[BLOCK_SHAPES][BLOCK_MATS]; /* expert tensors */
-    uint64_t router[BLOCK_SHAPES];                        /* where the routers lie in the file, bytes */
-    ggml_backend_buffer_t stock, ours;                    /* buffers over the mapping: of the CPU, of the probe */
-    struct seam_probe probe;                              /* stands for our device */
-    ggml_backend_sched_t sched;                           /* of the probe's backend and the CPU's */
-    struct collect collect;                               /* runs our side's nodes */
-    struct timing timing;                                 /* that collect keeps; nobody reads it */
-    struct route route;                                   /* of the current batch */
-    struct trial trial;                                   /* whether the kernel may be used */
-    kernel_traits_fn traits;                              /* of the CPU backend */
-    uint32_t rng;                                         /* of the made-up numbers */
-    uint32_t slot[BLOCK_EXPERTS];                         /* by place, while held */
-    uint32_t held;                                        /* of them */
+    struct seam *s;                    /* the check */
+    struct seam_model model;           /* what is computed with */
+    ggml_backend_buffer_t stock, ours; /* buffers over the mapping: of the CPU, of the probe */
+    struct seam_probe probe;           /* stands for our device */
+    ggml_backend_sched_t sched;        /* of the probe's backend and the CPU's */
+    struct collect collect;            /* runs our side's nodes */
+    struct timing timing;              /* that collect keeps; nobody reads it */
+    struct route route;                /* of the current batch */
+    struct trial trial;                /* whether the kernel may be used */
+    kernel_traits_fn traits;           /* of the CPU backend */
+    uint32_t slot[SEAM_EXPERTS];       /* by place, while held */
+    uint32_t held;                     /* of them */
 
     /* The current run. */
-    int shape;                                       /* index of block_shapes */
-    int64_t tokens;                                  /* of the batch */
-    enum block_way way;                              /* see above */
-    const struct block_graph *g;                     /* the scheduler's graph */
-    const struct ggml_tensor *shown[BLOCK_MATS];     /* expert matmuls that were shown before, with their ids */
-    const struct ggml_tensor *shown_ids[BLOCK_MATS]; /* the same */
-    int n_shown;                                     /* of them */
-    uint32_t computed;                               /* splits of ours that were computed */
-    bool used_kernel;                                /* the kernel computed all three matmuls */
-    enum seam_assumption found;                      /* what a callback found broken */
-    int32_t expert[BLOCK_TOKENS * BLOCK_TOP_K];      /* the router's choice, as computed from its logits */
-    float x[BLOCK_TOKENS * BLOCK_EMBD];              /* input */
-    float want[BLOCK_TOKENS * BLOCK_EMBD];           /* the whole graph's output */
-    float got[BLOCK_TOKENS * BLOCK_EMBD];            /* another way's */
+    int shape;                                      /* index of seam_shapes */
+    int64_t tokens;                                 /* of the batch */
+    enum block_way way;                             /* see above */
+    const struct block_graph *g;                    /* the scheduler's graph */
+    const struct ggml_tensor *shown[SEAM_MATS];     /* expert matmuls that were shown before, with their ids */
+    const struct ggml_tensor *shown_ids[SEAM_MATS]; /* the same */
+    int n_shown;                                    /* of them */
+    uint32_t computed;                              /* splits of ours that were computed */
+    bool used_kernel;                               /* the kernel computed all three matmuls */
+    enum seam_assumption found;                     /* what a callback found broken */
+    int32_t expert[BLOCK_TOKENS * SEAM_TOP_K];      /* the router's choice, as computed from its logits */
+    float x[BLOCK_TOKENS * SEAM_EMBD_MAX];          /* input */
+    float want[BLOCK_TOKENS * SEAM_EMBD_MAX];       /* the whole graph's output */
+    float got[BLOCK_TOKENS * SEAM_EMBD_MAX];        /* another way's */
 };
-
-/* ---- the model -------------------------------------------------------------------------------- */
-
-static uint32_t block_random(struct block *b) {
-    b->rng ^= b->rng << 13;
-    b->rng ^= b->rng >> 17;
-    b->rng ^= b->rng << 5;
-    return b->rng;
-}
-
-static float block_uniform(struct block *b) {
-    return (float)(block_random(b) >> 8) / (float)(1 << 23) - 1.0f;
-}
-
-/* Values of a tensor: floats, or random bits with the scale that a block begins with between 2^-7 and 2^-6. */
-static void block_fill(struct block *b, enum ggml_type type, char *at, size_t bytes) {
-    if (type == GGML_TYPE_F32) {
-        for (size_t i = 0; i < bytes; i += sizeof(float)) {
-            const float v = 0.25f * block_uniform(b);
-            memcpy(at + i, &v, sizeof v);
-        }
-        return;
-    }
-    for (size_t i = 0; i + sizeof(uint32_t) <= bytes; i += sizeof(uint32_t)) {
-        const uint32_t v = block_random(b);
-        memcpy(at + i, &v, sizeof v);
-    }
-    for (size_t i = 0; i < bytes; i += ggml_type_size(type)) {
-        for (size_t k = 0; k < (type == GGML_TYPE_Q4_K ? 2u : 1u); k++) { /* Q4_K has one for the minima too */
-            const uint16_t scale = (uint16_t)(0x2000 | (block_random(b) & 0x3ff));
-            memcpy(at + i + k * sizeof scale, &scale, sizeof scale);
-        }
-    }
-}
-
-/* Values of a row and rows of an expert. */
-static void block_dims(const struct block_shape *sh, int mat, int64_t *ne0, int64_t *ne1) {
-    *ne0 = mat == 2 ? sh->ff : sh->embd;
-    *ne1 = mat == 2 ? sh->embd : sh->ff;
-}
-
-static size_t block_slice(const struct block_shape *sh, int mat) {
-    int64_t ne0, ne1;
-    block_dims(sh, mat, &ne0, &ne1);
-    return ggml_row_size(sh->type, ne0) * (size_t)ne1;
-}
-
-static size_t block_padded(size_t bytes) {
-    return (bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
-}
-
-/* Lay out the file. */
-static void block_layout(struct block *b) {
-    for (int i = 0; i < BLOCK_SHAPES; i++) {
-        const struct block_shape *sh = &block_shapes[i];
-        b->router[i] = b->bytes;
-        b->bytes += block_padded((size_t)sh->embd * BLOCK_EXPERTS * sizeof(float));
-        for (int m = 0; m < BLOCK_MATS; m++) {
-            b->weight[i][m].offset = b->bytes;
-            b->bytes += block_padded(block_slice(sh, m) * BLOCK_EXPERTS);
-        }
-    }
-    b->budget = 4 * b->bytes;
-}
-
-static int block_make_file(struct block *b) {
-    b->fd = memfd_create("sluice-seam", MFD_CLOEXEC);
-    if (b->fd < 0 || ftruncate(b->fd, (off_t)b->bytes)) {
-        return sluice_fail(b->s->err, SLUICE_ERR_IO, "no memory file for a test model: %s", strerror(errno));
-    }
-    void *map = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
-    if (map == MAP_FAILED) {
-        return sluice_fail(b->s->err, SLUICE_ERR_MEMORY, "no mapping for a test model: %s", strerror(errno));
-    }
-    b->map = map;
-    for (int i = 0; i < BLOCK_SHAPES; i++) {
-        const struct block_shape *sh = &block_shapes[i];
-        block_fill(b, GGML_TYPE_F32, b->map + b->router[i], (size_t)sh->embd * BLOCK_EXPERTS * sizeof(float));
-        for (int m = 0; m < BLOCK_MATS; m++) {
-            block_fill(b, sh->type, b->map + b->weight[i][m].offset, block_slice(sh, m) * BLOCK_EXPERTS);
-        }
-    }
-    return SLUICE_OK;
-}
-
-/* engine_budget_fn. */
-static int block_budget(void *ud, const struct bank *bank, uint64_t held, uint64_t *budget, struct sluice_error *err) {
-    (void)bank;
-    (void)held;
-    *budget = *(const uint64_t *)ud;
-    return sluice_ok(err);
-}
-
-static int block_make_engine(struct block *b) {
-    static const char *const part[BLOCK_MATS] = {"gate", "up", "down"};
-    struct sluice_settings settings;
-    sluice_settings_default(&settings);
-    settings.cache = SLUICE_CACHE_FIXED;
-    settings.cache_bytes = b->budget;
-    settings.direct_io = false; /* of memory */
-    settings.lookahead = false;
-    settings.publish = false;
-    settings.io = SLUICE_IO_PREAD;
-    settings.io_threads = 1;
-    b->engine = engine_create(&settings, block_budget, &b->budget, b->s->err);
-    if (!b->engine) {
-        return (int)b->s->err->status;
-    }
-    int rc = engine_add_file(b->engine, b->fd, "the self-test's model", &b->file, b->s->err);
-    b->has_file = rc == SLUICE_OK;
-    for (int i = 0; i < BLOCK_SHAPES; i++) {
-        for (int m = 0; m < BLOCK_MATS && rc == SLUICE_OK; m++) {
-            struct block_weight *w = &b->weight[i][m];
-            char name[GGML_MAX_NAME];
-            snprintf(name, sizeof name, "blk.%d.ffn_%s_exps.weight", i, part[m]);
-            rc = engine_add_tensor(b->engine, b->file, 1, name, w->offset, block_slice(&block_shapes[i], m),
-                                   BLOCK_EXPERTS, BLOCK_TOP_K, &w->tensor, b->s->err);
-            if (rc == SLUICE_OK) {
-                const struct engine_tensor_info info = engine_tensor(b->engine, w->tensor);
-                w->group = info.group;
-                w->part = info.part;
-                w->there = true;
-            }
-        }
-    }
-    return rc;
-}
 
 /* ---- the graph -------------------------------------------------------------------------------- */
 
@@ -259,7 +92,7 @@ static void block_graph_free(struct block_graph *g) {
 
 /* A block as llama.cpp's build_moe_ffn makes it. stock: with what only the stock side has. */
 static bool block_graph_make(const struct block *b, struct block_graph *g, bool stock) {
-    const struct block_shape *sh = &block_shapes[b->shape];
+    const struct seam_shape *sh = &seam_shapes[b->shape];
     const int64_t tokens = b->tokens;
     const struct ggml_init_params params = {
         BLOCK_NODES * ggml_tensor_overhead() + 4 * ggml_graph_overhead_custom(BLOCK_NODES, false) + 4096, NULL, true};
@@ -272,15 +105,16 @@ static bool block_graph_make(const struct block *b, struct block_graph *g, bool 
     g->graph = ggml_new_graph_custom(ctx, BLOCK_NODES, false);
     g->x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, sh->embd, tokens);
     ggml_set_input(g->x);
-    g->router = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, sh->embd, BLOCK_EXPERTS);
+    g->router = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, sh->embd, SEAM_EXPERTS);
     ggml_backend_buffer_t experts = stock ? b->stock : b->ours;
-    bool ok = ggml_backend_tensor_alloc(b->stock, g->router, b->map + b->router[b->shape]) == GGML_STATUS_SUCCESS;
-    for (int m = 0; m < BLOCK_MATS; m++) {
+    bool ok =
+        ggml_backend_tensor_alloc(b->stock, g->router, b->model.map + b->model.router[b->shape]) == GGML_STATUS_SUCCESS;
+    for (int m = 0; m < SEAM_MATS; m++) {
         int64_t ne0, ne1;
-        block_dims(sh, m, &ne0, &ne1);
-        g->w[m] = ggml_new_tensor_3d(ctx, sh->type, ne0, ne1, BLOCK_EXPERTS);
-        ok = ok &&
-             ggml_backend_tensor_alloc(experts, g->w[m], b->map + b->weight[b->shape][m].offset) == GGML_STATUS_SUCCESS;
+        seam_model_dims(sh, m, &ne0, &ne1);
+        g->w[m] = ggml_new_tensor_3d(ctx, sh->type, ne0, ne1, SEAM_EXPERTS);
+        ok = ok && ggml_backend_tensor_alloc(experts, g->w[m], b->model.map + b->model.weight[b->shape][m].offset) ==
+                       GGML_STATUS_SUCCESS;
     }
     if (!ok) {
         sluice_fail(b->s->err, SLUICE_ERR_LLAMA, "ggml does not take a tensor into a buffer");
@@ -289,11 +123,11 @@ static bool block_graph_make(const struct block *b, struct block_graph *g, bool 
     }
     g->logits = ggml_mul_mat(ctx, g->router, g->x);
     struct ggml_tensor *probs = ggml_soft_max(ctx, g->logits);
-    g->ids = ggml_argsort_top_k(ctx, probs, BLOCK_TOP_K);
-    struct ggml_tensor *weights = ggml_get_rows(ctx, ggml_reshape_3d(ctx, probs, 1, BLOCK_EXPERTS, tokens), g->ids);
-    weights = ggml_reshape_2d(ctx, weights, BLOCK_TOP_K, tokens);
+    g->ids = ggml_argsort_top_k(ctx, probs, SEAM_TOP_K);
+    struct ggml_tensor *weights = ggml_get_rows(ctx, ggml_reshape_3d(ctx, probs, 1, SEAM_EXPERTS, tokens), g->ids);
+    weights = ggml_reshape_2d(ctx, weights, SEAM_TOP_K, tokens);
     weights = ggml_div(ctx, weights, ggml_sum_rows(ctx, weights));
-    g->weights = ggml_reshape_3d(ctx, weights, 1, BLOCK_TOP_K, tokens);
+    g->weights = ggml_reshape_3d(ctx, weights, 1, SEAM_TOP_K, tokens);
     ggml_build_forward_expand(g->graph, g->weights);
     g->x3 = ggml_reshape_3d(ctx, g->x, sh->embd, 1, tokens);
     g->mm[1] = ggml_mul_mat_id(ctx, g->w[1], g->x3, g->ids);
@@ -301,7 +135,7 @@ static bool block_graph_make(const struct block *b, struct block_graph *g, bool 
     g->mm[2] = ggml_mul_mat_id(ctx, g->w[2], ggml_swiglu_split(ctx, g->mm[0], g->mm[1]), g->ids);
     g->weighted = ggml_mul(ctx, g->mm[2], g->weights);
     ggml_build_forward_expand(g->graph, g->weighted);
-    for (int k = 0; k < BLOCK_TOP_K; k++) {
+    for (int k = 0; k < SEAM_TOP_K; k++) {
         struct ggml_tensor *one =
             ggml_view_2d(ctx, g->weighted, sh->embd, tokens, g->weighted->nb[2], (size_t)k * g->weighted->nb[1]);
         g->out = k ? ggml_add(ctx, g->out, one) : one;
@@ -327,7 +161,7 @@ static enum ggml_status block_found(struct block *b, enum seam_assumption a, con
 
 /* Which of the expert matmuls this is, or -1. */
 static int block_mat(const struct block *b, const struct ggml_tensor *node) {
-    for (int m = 0; m < BLOCK_MATS; m++) {
+    for (int m = 0; m < SEAM_MATS; m++) {
         if (node == b->g->mm[m]) {
             return m;
         }
@@ -373,7 +207,7 @@ static enum ggml_status block_look(struct block *b, struct ggml_cgraph *graph) {
         matmuls += m >= 0;
         others += node->op == GGML_OP_GLU || node == b->g->weighted;
     }
-    return matmuls == BLOCK_MATS && others == 2 ? GGML_STATUS_SUCCESS : block_found(b, SEAM_SPLIT, "it came in pieces");
+    return matmuls == SEAM_MATS && others == 2 ? GGML_STATUS_SUCCESS : block_found(b, SEAM_SPLIT, "it came in pieces");
 }
 
 /* Group the rows, pin the experts. */
@@ -381,28 +215,28 @@ static enum ggml_status block_acquire(struct block *b) {
     const struct ggml_tensor *ids = b->g->ids;
     struct sluice_error *err = b->s->err;
     for (int64_t t = 0; t < b->tokens; t++) {
-        for (int64_t k = 0; k < BLOCK_TOP_K; k++) {
-            if (route_id(ids, t, k) != b->expert[t * BLOCK_TOP_K + k]) {
+        for (int64_t k = 0; k < SEAM_TOP_K; k++) {
+            if (route_id(ids, t, k) != b->expert[t * SEAM_TOP_K + k]) {
                 return block_found(b, SEAM_STRIDES, "the split got other experts than the router chose");
             }
         }
     }
-    const uint32_t group = b->weight[b->shape][0].group;
+    const uint32_t group = b->model.weight[b->shape][0].group;
     const enum engine_phase phase = b->tokens > 1 ? ENGINE_PROMPT : ENGINE_GENERATION;
-    if (route_read(&b->route, ids, BLOCK_EXPERTS, err) || !collect_reserve(&b->collect, BLOCK_TOP_K * b->tokens)) {
+    if (route_read(&b->route, ids, SEAM_EXPERTS, err) || !collect_reserve(&b->collect, SEAM_TOP_K * b->tokens)) {
         return GGML_STATUS_FAILED;
     }
     const struct engine_routing r = route_routing(&b->route);
     const struct engine_want want = {.group = group,
-                                     .parts = (1u << BLOCK_MATS) - 1,
+                                     .parts = (1u << SEAM_MATS) - 1,
                                      .expert = b->route.expert,
                                      .n = b->route.n,
                                      .phase = phase,
                                      .first = true,
                                      .all = true,
                                      .wait = true};
-    if (engine_begin_block(b->engine, group, phase, &r, err) ||
-        engine_acquire(b->engine, &want, b->slot, &b->held, err)) {
+    if (engine_begin_block(b->model.engine, group, phase, &r, err) ||
+        engine_acquire(b->model.engine, &want, b->slot, &b->held, err)) {
         return GGML_STATUS_FAILED;
     }
     return GGML_STATUS_SUCCESS;
@@ -414,22 +248,23 @@ static enum ggml_status block_reference(struct block *b, struct ggml_tensor *nod
     for (uint32_t i = 0; i < b->route.n && status == GGML_STATUS_SUCCESS; i++) {
         enum part_state state;
         for (;;) {
-            const uint32_t seen = engine_seen(b->engine);
-            state = engine_part_state(b->engine, b->slot[i], part);
+            const uint32_t seen = engine_seen(b->model.engine);
+            state = engine_part_state(b->model.engine, b->slot[i], part);
             if (state == PART_READY || state == PART_FAILED) {
                 break;
             }
-            engine_wait(b->engine, seen);
+            engine_wait(b->model.engine, seen);
         }
         status = state == PART_READY
-                     ? collect_add_expert(&b->collect, node, i, engine_part_data(b->engine, b->slot[i], part))
+                     ? collect_add_expert(&b->collect, node, i, engine_part_data(b->model.engine, b->slot[i], part))
                      : GGML_STATUS_FAILED;
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = collect_flush(&b->collect);
     }
     for (uint32_t i = 0; i < b->route.n && status == GGML_STATUS_SUCCESS && b->s->kernel; i++) {
-        status = trial_compare(&b->trial, &b->route, b->traits, node, i, engine_part_data(b->engine, b->slot[i], part));
+        status = trial_compare(&b->trial, &b->route, b->traits, node, i,
+                               engine_part_data(b->model.engine, b->slot[i], part));
     }
     return status;
 }
@@ -442,11 +277,11 @@ static bool block_kernel(struct block *b, struct ggml_tensor *node, int m, struc
     }
     struct kernel_job *j = collect_add_job(&b->collect, node, status);
     if (j) {
-        j->engine = b->engine;
-        j->part[0] = b->weight[b->shape][m].part;
+        j->engine = b->model.engine;
+        j->part[0] = b->model.weight[b->shape][m].part;
         if (twin) {
             j->node[j->n_mats] = twin;
-            j->part[j->n_mats++] = b->weight[b->shape][twin_m].part;
+            j->part[j->n_mats++] = b->model.weight[b->shape][twin_m].part;
         }
         for (uint32_t p = 0; p < b->route.n; p++) {
             kernel_place_init(&j->place[p], j, b->slot[p]);
@@ -481,19 +316,19 @@ static enum ggml_status block_compute_split(void *ud, struct ggml_cgraph *graph)
             i += next_m >= 0;
         } else {
             b->used_kernel = false;
-            status = block_reference(b, node, b->weight[b->shape][m].part);
+            status = block_reference(b, node, b->model.weight[b->shape][m].part);
         }
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = collect_flush(&b->collect);
     }
     if (b->collect.failed) {
-        engine_read_error(b->engine, b->s->err);
+        engine_read_error(b->model.engine, b->s->err);
     }
     if (status != GGML_STATUS_SUCCESS) {
         collect_clear(&b->collect);
     }
-    engine_release(b->engine, b->slot, b->held);
+    engine_release(b->model.engine, b->slot, b->held);
     b->held = 0;
     return status;
 }
@@ -501,28 +336,28 @@ static enum ggml_status block_compute_split(void *ud, struct ggml_cgraph *graph)
 /* ---- the comparisons -------------------------------------------------------------------------- */
 
 static size_t block_out_bytes(const struct block *b) {
-    return (size_t)(block_shapes[b->shape].embd * b->tokens) * sizeof(float);
+    return (size_t)(seam_shapes[b->shape].embd * b->tokens) * sizeof(float);
 }
 
 /* "Q4_K, 7 tokens": where a difference was seen. */
 static enum seam_assumption block_differs(struct block *b, enum seam_assumption a, const char *how) {
-    return seam_broken(b->s, a, "%s, %s, %d token%s", how, block_shapes[b->shape].name, (int)b->tokens,
+    return seam_broken(b->s, a, "%s, %s, %d token%s", how, seam_shapes[b->shape].name, (int)b->tokens,
                        b->tokens > 1 ? "s" : "");
 }
 
 /* The experts of each token, from the logits: the K largest, largest first. */
 static void block_choose(struct block *b, const float *logits) {
     for (int64_t t = 0; t < b->tokens; t++) {
-        bool taken[BLOCK_EXPERTS] = {false};
-        for (int k = 0; k < BLOCK_TOP_K; k++) {
+        bool taken[SEAM_EXPERTS] = {false};
+        for (int k = 0; k < SEAM_TOP_K; k++) {
             int best = -1;
-            for (int e = 0; e < BLOCK_EXPERTS; e++) {
-                if (!taken[e] && (best < 0 || logits[t * BLOCK_EXPERTS + e] > logits[t * BLOCK_EXPERTS + best])) {
+            for (int e = 0; e < SEAM_EXPERTS; e++) {
+                if (!taken[e] && (best < 0 || logits[t * SEAM_EXPERTS + e] > logits[t * SEAM_EXPERTS + best])) {
                     best = e;
                 }
             }
             taken[best] = true;
-            b->expert[t * BLOCK_TOP_K + k] = best;
+            b->expert[t * SEAM_TOP_K + k] = best;
         }
     }
 }
@@ -538,7 +373,7 @@ static enum ggml_status block_piece(struct block *b, struct block_graph *g, int 
 
 /* What stock ggml computes: fills want and expert. */
 static enum seam_assumption block_stock(struct block *b, struct block_graph *g) {
-    float logits[BLOCK_TOKENS * BLOCK_EXPERTS];
+    float logits[BLOCK_TOKENS * SEAM_EXPERTS];
     ggml_backend_tensor_set(g->x, b->x, 0, ggml_nbytes(g->x));
     if (ggml_backend_graph_compute(b->s->cpu, g->graph) != GGML_STATUS_SUCCESS) {
         return block_differs(b, SEAM_CUT, "the CPU backend does not compute");
@@ -547,8 +382,8 @@ static enum seam_assumption block_stock(struct block *b, struct block_graph *g) 
     ggml_backend_tensor_get(g->logits, logits, 0, ggml_nbytes(g->logits));
     block_choose(b, logits);
     for (int64_t t = 0; t < b->tokens; t++) {
-        for (int64_t k = 0; k < BLOCK_TOP_K; k++) {
-            if (g->ids->type != GGML_TYPE_I32 || route_id(g->ids, t, k) != b->expert[t * BLOCK_TOP_K + k]) {
+        for (int64_t k = 0; k < SEAM_TOP_K; k++) {
+            if (g->ids->type != GGML_TYPE_I32 || route_id(g->ids, t, k) != b->expert[t * SEAM_TOP_K + k]) {
                 return block_differs(b, SEAM_STRIDES, "the ids are not the router's choice");
             }
         }
@@ -656,9 +491,7 @@ static enum seam_assumption block_check(struct block *b) {
 
 static int block_setup(struct block *b) {
     struct sluice_error *err = b->s->err;
-    block_layout(b);
-    int rc = block_make_file(b);
-    rc = rc ? rc : block_make_engine(b);
+    const int rc = seam_model_make(&b->model, err);
     if (rc) {
         return rc;
     }
@@ -666,8 +499,8 @@ static int block_setup(struct block *b) {
     b->probe.compute = block_compute_split;
     b->probe.shown = block_shown;
     b->probe.ud = b;
-    b->stock = ggml_backend_cpu_buffer_from_ptr(b->map, b->bytes);
-    b->ours = seam_probe_buffer(&b->probe, b->map, b->bytes);
+    b->stock = ggml_backend_cpu_buffer_from_ptr(b->model.map, b->model.bytes);
+    b->ours = seam_probe_buffer(&b->probe, b->model.map, b->model.bytes);
     ggml_backend_t inner = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     if (!b->stock || !b->ours || !inner || !collect_init(&b->collect, inner, b->s->kernel, &b->route)) {
         if (inner && !b->collect.cpu) {
@@ -698,27 +531,11 @@ static void block_teardown(struct block *b) {
     if (b->ours) {
         ggml_backend_buffer_free(b->ours);
     }
-    for (int i = 0; i < BLOCK_SHAPES; i++) {
-        for (int m = 0; m < BLOCK_MATS; m++) {
-            if (b->weight[i][m].there) {
-                engine_remove_tensors(b->engine, &b->weight[i][m].tensor, 1);
-            }
-        }
-    }
-    if (b->has_file) {
-        engine_drop_file(b->engine, b->file);
-    }
-    engine_destroy(b->engine);
-    if (b->map) {
-        munmap(b->map, b->bytes);
-    }
-    if (b->fd >= 0) {
-        close(b->fd);
-    }
+    seam_model_free(&b->model);
 }
 
 enum seam_assumption seam_check_blocks(struct seam *s) {
-    static const int64_t tokens[BLOCK_PHASES] = {1, BLOCK_TOKENS};
+    static const int64_t tokens[BLOCK_BATCHES] = {1, BLOCK_TOKENS};
     enum seam_assumption a = SEAM_HOLDS;
     struct block *b = calloc(1, sizeof *b); /* tens of KiB: not on a stranger's stack */
     if (!b) {
@@ -726,14 +543,13 @@ enum seam_assumption seam_check_blocks(struct seam *s) {
         return a;
     }
     b->s = s;
-    b->fd = -1;
-    b->rng = 0x9e3779b9u;
+    b->model.fd = -1;
     const int rc = block_setup(b);
-    for (int i = 0; rc == SLUICE_OK && i < BLOCK_SHAPES * BLOCK_PHASES; i++) {
-        b->shape = i / BLOCK_PHASES;
-        b->tokens = tokens[i % BLOCK_PHASES];
-        for (int64_t k = 0; k < block_shapes[b->shape].embd * b->tokens; k++) {
-            b->x[k] = block_uniform(b);
+    for (int i = 0; rc == SLUICE_OK && i < SEAM_SHAPES * BLOCK_BATCHES; i++) {
+        b->shape = i / BLOCK_BATCHES;
+        b->tokens = tokens[i % BLOCK_BATCHES];
+        for (int64_t k = 0; k < seam_shapes[b->shape].embd * b->tokens; k++) {
+            b->x[k] = seam_model_number(&b->model);
         }
         a = block_check(b);
         if (a != SEAM_HOLDS || s->err->status) {

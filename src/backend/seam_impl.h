@@ -1,6 +1,7 @@
 /*
  * seam_impl.h - between the parts of the self-test: seam.c (order, texts), seam_static.c (what a look tells),
- * seam_probe.c (a device that only watches), seam_block.c (an MoE block, computed in several ways).
+ * seam_probe.c (a device that only watches), seam_model.c (weights), seam_block.c (an MoE block,
+ * computed in several ways).
  */
 #ifndef SLUICE_BACKEND_SEAM_IMPL_H
 #define SLUICE_BACKEND_SEAM_IMPL_H
