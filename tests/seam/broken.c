@@ -85,10 +85,12 @@ EXPORT void *ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const cha
     return broken("services") && strcmp(name, "ggml_backend_set_n_threads") == 0 ? NULL : fn(reg, name);
 }
 
-EXPORT bool ggml_backend_dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
-    bool (*fn)(ggml_backend_dev_t, const struct ggml_tensor *);
-    real("ggml_backend_dev_supports_op", &fn);
-    return broken("vtables") ? false : fn(dev, op); /* the call goes nowhere */
+EXPORT void ggml_backend_buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
+    void (*fn)(ggml_backend_buffer_t, uint8_t);
+    real("ggml_backend_buffer_clear", &fn);
+    if (!broken("vtables")) { /* else the call goes nowhere */
+        fn(buffer, value);
+    }
 }
 
 /* ---- what computes ---- */
