@@ -33,7 +33,7 @@
 
 #define HEAD_DIM   128  /* of every attention head; a multiple of 32, and two heads fill a K-quant block */
 #define PATH_CAP   4096 /* bytes of a file name with its terminator */
-#define MAX_SHARDS 99
+#define MAX_SHARDS 999
 
 struct options {
     const char *out;

@@ -150,6 +150,13 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
         return GGML_STATUS_SUCCESS;
     }
     struct sluice_error err;
+    if (!match_type(t->type)) {
+        /* The CPU backend has no dot product for it and would call none. */
+        sluice_fail(&err, SLUICE_ERR_FORMAT, "tensor %s has type %s, with which nothing can be multiplied", t->name,
+                    ggml_type_name(t->type));
+        device_report(&err);
+        return GGML_STATUS_FAILED;
+    }
     struct stream_weight *w = calloc(1, sizeof *w);
     pthread_mutex_lock(&sluice_device.lock);
     const bool room = w && buffer_grow(b);

@@ -151,11 +151,6 @@ static const struct sluice_gguf_tensor *cold_find(const struct cold *c, const ch
     return NULL;
 }
 
-/* Can experts of this type be multiplied? Block formats of inputs (Q8_K) and integers cannot. */
-static bool cold_type(enum ggml_type type) {
-    return type == GGML_TYPE_F32 || ggml_get_type_traits(type)->to_float != NULL;
-}
-
 /* ---- is it the same model? ------------------------------------------------------------------- */
 
 /* Row `row` of a tensor at `offset` of the file, as floats. False: cannot be read, or no memory. */
@@ -192,7 +187,7 @@ static int cold_compare(struct cold_matching *m, const struct stream_weight *w, 
     float *b = a + n;
     const struct stream_file *copy = engine_file(c->engine, c->file[t->shard]);
     int rc = SLUICE_OK;
-    if (!cold_type(w->type)) {
+    if (!match_type(w->type)) {
         free(a);
         return rc; /* nothing to compare with */
     }
@@ -249,7 +244,7 @@ static int cold_visit_check(void *ud, struct stream_weight *w, const struct cold
             w->name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1], (unsigned long long)t->ne[2],
             (long long)w->ne[0], (long long)w->ne[1], w->n_expert);
     }
-    if (!cold_type((enum ggml_type)t->type)) {
+    if (!match_type((enum ggml_type)t->type)) {
         return sluice_fail(m->err, SLUICE_ERR_FORMAT,
                            "cold model: %s: tensor %s has type %s, with which nothing can be multiplied", path, w->name,
                            ggml_type_name((enum ggml_type)t->type));

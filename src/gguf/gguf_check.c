@@ -260,7 +260,12 @@ static uint64_t tensor_bytes(const struct sluice_gguf_tensor *t) {
             return UINT64_MAX;
         }
     }
-    return bytes > INT64_MAX ? UINT64_MAX : bytes;
+    return bytes == 0 || bytes > INT64_MAX ? UINT64_MAX : bytes; /* nobody writes a tensor of nothing */
+}
+
+/* Can a matmul read weights of that type? Not integers, nor formats that only inputs are converted to. */
+static bool is_multiplied(int type) {
+    return type == GGML_TYPE_F32 || ggml_get_type_traits((enum ggml_type)type)->to_float != NULL;
 }
 
 /* One tensor description. offset stays relative to the data section until that is known. */
@@ -293,6 +298,11 @@ static int read_tensor(struct check *c, struct sluice_gguf_tensor *t) {
                                 "%s: damaged: tensor %s has the impossible shape %" PRIu64 " x %" PRIu64 " x %" PRIu64
                                 " x %" PRIu64 " of type %d",
                                 c->path, t->name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], t->type);
+    }
+    if (ends_with(t->name, "_exps.weight") && !is_multiplied(t->type)) { /* the CPU backend would jump nowhere */
+        return sluice_error_set(c->err, SLUICE_ERR_FORMAT,
+                                "%s: damaged: tensor %s has type %s, with which nothing can be multiplied", c->path,
+                                t->name, ggml_type_name((enum ggml_type)t->type));
     }
     return 0;
 }
@@ -461,11 +471,16 @@ static int check_experts(const struct sluice_gguf *g, const char *path, struct s
         return sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: claims %" PRIu64 " experts, llama.cpp supports %d", path,
                                 experts, EXPERTS_MAX);
     }
+    uint64_t most = 0;
     for (uint32_t i = 0; i < g->expert_used.n; i++) {
+        most = g->expert_used.value[i] > most ? g->expert_used.value[i] : most;
         if (g->expert_used.value[i] > experts) {
             return sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: claims to use %" PRIu64 " of %" PRIu64 " experts",
                                     path, g->expert_used.value[i], experts);
         }
+    }
+    if (g->expert_used.n && experts && most == 0) {
+        return sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: claims to use none of %" PRIu64 " experts", path, experts);
     }
     return 0;
 }

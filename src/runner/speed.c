@@ -126,8 +126,11 @@ static bool place(struct token *t, struct ggml_tensor *w) {
     return ok;
 }
 
-/* One matmul, if this backend can do it. */
+/* One matmul, if this backend can do it: it says yes to types that it has no dot product for, and would call none. */
 static bool add_matmul(struct token *t, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t slices, bool expert) {
+    if (type != GGML_TYPE_F32 && !ggml_get_type_traits(type)->to_float) {
+        return false;
+    }
     struct ggml_tensor *in = input_of(t, ne0);
     struct ggml_tensor *w = ggml_new_tensor_3d(t->ctx, type, ne0, ne1, expert ? slices : 1);
     if (!in || !place(t, w)) {
