@@ -156,6 +156,9 @@ int buffer_each_weight(int (*visit)(void *ud, struct stream_weight *w, const str
 /* The streamed weight behind a MUL_MAT_ID's src[0], or NULL: its data is in memory. */
 const struct stream_weight *buffer_weight(const struct ggml_tensor *w);
 
+/* Is it a weight that was to stream and could not be registered? llama.cpp goes on as if nothing had been said. */
+bool buffer_refused(const struct ggml_tensor *w);
+
 /* ---- match.c: what belongs to an MoE block ---- */
 
 /* ggml's supports_op for our device. */

@@ -34,6 +34,7 @@
 #include "backend/collect.h"
 #include "backend/foresee.h"
 #include "backend/lossy.h"
+#include "backend/plain.h"
 #include "backend/trial.h"
 #include "backend/window.h"
 #include "backend/step.h"
@@ -73,6 +74,7 @@ struct block_exec {
     uint8_t *found_wanted;         /* scratch of rolling mode: the same, of wanted */
     uint32_t cap_places;           /* entries of the six, and of kept.slot */
     bool held;                     /* slot[] holds all of them */
+    struct plain plain;            /* for matmuls on weights that do not stream */
 };
 
 enum todo { TODO_WAITING, TODO_OPEN, TODO_DONE }; /* not acquired, acquired, computed */
@@ -588,6 +590,7 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
     const double t = clock_seconds();
     step_enter(&x->step, t);
     timing_start(&x->timing, TIMING_BOOKKEEPING, t);
+    plain_begin(&x->plain);
     for (int i = 0; i < ggml_graph_n_nodes(g) && status == GGML_STATUS_SUCCESS; i++) {
         struct ggml_tensor *node = ggml_graph_node(g, i);
         const bool matmul = node->op == GGML_OP_MUL_MAT_ID && ggml_nelements(node) > 0;
@@ -601,9 +604,9 @@ enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *g, stru
             status = block_run_streamed(x, g, i, w, &taken, err);
             i += taken - 1;
         } else {
-            if (matmul) {
-                device_note_plain("the program reads the weights into memory itself");
-                device_print_mode();
+            status = matmul ? plain_check(&x->plain, &x->collect, node, err) : status;
+            if (status != GGML_STATUS_SUCCESS) {
+                break;
             }
             status = lossy_drops(&x->lossy) && node == x->lossy.weighting
                          ? collect_add_weighting(&x->collect, node, x->lossy.weight)

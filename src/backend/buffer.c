@@ -368,6 +368,14 @@ const struct stream_weight *buffer_weight(const struct ggml_tensor *w) {
     return b && b->mapped ? w->extra : NULL; /* the empty buffers of load time have no context */
 }
 
+bool buffer_refused(const struct ggml_tensor *w) {
+    if (!w->buffer || w->buffer->buft != &sluice_device.buft) {
+        return false;
+    }
+    const struct sluice_buffer *b = w->buffer->context;
+    return b && b->mapped && !w->extra && !w->view_src;
+}
+
 int buffer_each_weight(int (*visit)(void *ud, struct stream_weight *w, const struct cold_origin *from), void *ud) {
     struct sluice_device *d = &sluice_device;
     int rc = SLUICE_OK;

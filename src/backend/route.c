@@ -86,6 +86,11 @@ static void route_sort(struct route *r, uint32_t n_expert) {
     }
 }
 
+static int route_strange(const struct ggml_tensor *ids, int32_t e, int64_t n_expert, struct sluice_error *err) {
+    return sluice_fail(err, SLUICE_ERR_FORMAT, "the router picked expert %d of %lld (%s)", e, (long long)n_expert,
+                       ids->name);
+}
+
 int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, struct sluice_error *err) {
     r->K = ids->ne[0];
     r->T = ids->ne[1];
@@ -98,8 +103,7 @@ int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert
         for (int64_t k = 0; k < r->K; k++) {
             const int32_t e = route_id(ids, t, k);
             if (e < 0 || (uint32_t)e >= n_expert) {
-                return sluice_fail(err, SLUICE_ERR_FORMAT, "the router picked expert %d of %u (%s)", e, n_expert,
-                                   ids->name);
+                return route_strange(ids, e, n_expert, err);
             }
             if (r->index[e] < 0) {
                 r->index[e] = (int32_t)r->n_all;
@@ -112,6 +116,18 @@ int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert
         route_sort(r, n_expert);
     }
     route_fill(r, ids);
+    return sluice_ok(err);
+}
+
+int route_check(const struct ggml_tensor *ids, int64_t n_expert, struct sluice_error *err) {
+    for (int64_t t = 0; t < ids->ne[1]; t++) {
+        for (int64_t k = 0; k < ids->ne[0]; k++) {
+            const int32_t e = route_id(ids, t, k);
+            if (e < 0 || e >= n_expert) {
+                return route_strange(ids, e, n_expert, err);
+            }
+        }
+    }
     return sluice_ok(err);
 }
 

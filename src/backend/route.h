@@ -32,6 +32,9 @@ struct route {
  */
 int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, struct sluice_error *err);
 
+/* Do the ids, which must be computed by now, all name one of n_expert experts? SLUICE_ERR_FORMAT when one does not. */
+int route_check(const struct ggml_tensor *ids, int64_t n_expert, struct sluice_error *err);
+
 /*
  * Renumber the places so that those marked in aside[] (by place) come last and are not computed as the others are:
  * n becomes the number of the others. Order is kept among these and those. Once per routing; the ids are those that

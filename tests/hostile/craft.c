@@ -14,8 +14,11 @@
  *   type=TENSOR:V                   set the number of its type
  *   offset=TENSOR:V                 set where its data is said to begin
  *   over=TENSOR:OTHER               say that its data begins where the other's does
+ *   bytes=TENSOR:N                  with layout, give it so many bytes of data; what it lacks is zeros
  *   fill=TENSOR:nan|inf|zero        set its values, which are floats
  *   fillrow=TENSOR:ROW:nan|inf|zero the same of one row
+ *   ids=TENSOR:V                    set all its values, which are 32-bit integers
+ *   id=TENSOR:I:V                   set one of them
  *   tensors=N pairs=N               say how many there are
  *   layout=ALIGN                    lay the data out anew with that alignment, and say so
  *   cut=N                           end the file N bytes early
@@ -47,6 +50,7 @@ struct craft_tensor {
     uint64_t ne[DIMS_MAX], offset; /* as the file is to say */
     uint64_t row;                  /* values of a row, as they were */
     uint64_t from, n;              /* where its bytes are in the data section, and how many until the next tensor's */
+    uint64_t bytes;                /* what layout gives it; 0: n */
 };
 
 static struct {
@@ -213,6 +217,13 @@ static void fill(struct craft_tensor *t, uint64_t from, uint64_t n, const char *
     }
 }
 
+static void set_id(struct craft_tensor *t, uint64_t i, uint64_t v) {
+    if (i >= t->n / 4) {
+        die("%s has no value %" PRIu64, t->name, i);
+    }
+    memcpy(craft.data + t->from + i * 4, &v, 4);
+}
+
 static void edit(char *text) {
     char *arg[4] = {NULL};
     char *rest = strchr(text, '=');
@@ -247,10 +258,18 @@ static void edit(char *text) {
         find(arg[0])->offset = number(arg[1]);
     } else if (IS("over", 2)) {
         find(arg[0])->offset = find(arg[1])->offset;
+    } else if (IS("bytes", 2)) {
+        find(arg[0])->bytes = number(arg[1]);
     } else if (IS("fill", 2)) {
         fill(find(arg[0]), 0, find(arg[0])->n / 4, arg[1]);
     } else if (IS("fillrow", 3)) {
         fill(find(arg[0]), number(arg[1]) * find(arg[0])->row, find(arg[0])->row, arg[2]);
+    } else if (IS("ids", 2)) {
+        for (uint64_t i = 0; i < find(arg[0])->n / 4; i++) {
+            set_id(find(arg[0]), i, number(arg[1]));
+        }
+    } else if (IS("id", 3)) {
+        set_id(find(arg[0]), number(arg[1]), number(arg[2]));
     } else if (IS("tensors", 1)) {
         craft.tensors = (int64_t)number(arg[0]);
     } else if (IS("pairs", 1)) {
@@ -294,6 +313,10 @@ static void pad(uint64_t align) {
     }
 }
 
+static uint64_t layout_bytes(const struct craft_tensor *t) {
+    return t->bytes ? t->bytes : t->n;
+}
+
 static void write_output(const char *path) {
     size_t pairs = 0;
     out = fopen(path, "w+b");
@@ -304,7 +327,7 @@ static void write_output(const char *path) {
         uint64_t at = 0;
         for (size_t i = 0; i < craft.n_tensors; i++) {
             craft.tensor[i].offset = at;
-            at = (at + craft.tensor[i].n + craft.layout - 1) / craft.layout * craft.layout;
+            at = (at + layout_bytes(&craft.tensor[i]) + craft.layout - 1) / craft.layout * craft.layout;
         }
     }
     for (size_t i = 0; i < craft.n_pairs; i++) {
@@ -334,7 +357,12 @@ static void write_output(const char *path) {
     pad(craft.align);
     if (craft.layout) {
         for (size_t i = 0; i < craft.n_tensors; i++) {
-            put(craft.data + craft.tensor[i].from, (size_t)craft.tensor[i].n);
+            const struct craft_tensor *t = &craft.tensor[i];
+            const uint64_t n = layout_bytes(t);
+            put(craft.data + t->from, (size_t)(n < t->n ? n : t->n));
+            for (uint64_t k = t->n; k < n; k++) {
+                put("", 1);
+            }
             pad(craft.layout);
         }
     } else {
