@@ -42,7 +42,9 @@ static void pages_want(const char *from, const char *to, uintptr_t page) {
 void pages_advise(int fd, char *start, uint64_t size, struct pages_range *experts, size_t n, bool drop, bool want) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     char *const end = start + size;
-    qsort(experts, n, sizeof *experts, pages_order);
+    if (n) { /* of a file whose experts were all refused there are none, and no array */
+        qsort(experts, n, sizeof *experts, pages_order);
+    }
     for (size_t i = 0; i < n && drop; i++) {
         /* Whole pages only: the first and the last one are shared with neighbours, which may be dense. */
         const uintptr_t from = ((uintptr_t)experts[i].start + page - 1) / page * page;

@@ -252,11 +252,13 @@ static uint64_t tensor_bytes(const struct sluice_gguf_tensor *t) {
     if (block == 0 || bytes == 0 || t->ne[0] % block != 0) {
         return UINT64_MAX;
     }
-    if (__builtin_mul_overflow(bytes, t->ne[0] / block, &bytes)) {
+    /* Values as well as bytes, in signed numbers as ggml has them: of small types there are more values than bytes. */
+    int64_t values;
+    if (__builtin_mul_overflow(bytes, t->ne[0] / block, &bytes) || __builtin_mul_overflow(t->ne[0], 1u, &values)) {
         return UINT64_MAX;
     }
     for (int i = 1; i < 4; i++) {
-        if (__builtin_mul_overflow(bytes, t->ne[i], &bytes)) {
+        if (__builtin_mul_overflow(bytes, t->ne[i], &bytes) || __builtin_mul_overflow(values, t->ne[i], &values)) {
             return UINT64_MAX;
         }
     }

@@ -32,6 +32,7 @@ enum {
 };
 
 static const uint64_t SPEED_POOL_LEAST = 64ull << 20; /* bytes */
+static const uint64_t SPEED_ROWS_MOST = 1ull << 28;   /* floats of inputs and outputs, for the same reason */
 
 /*
  * Of the nodes of llama.cpp's graph of one token, how many compute something. The others are views, reshapes and
@@ -50,6 +51,7 @@ struct token {
     void *memory;               /* the pool, mapped */
     uint64_t bytes;             /* of it */
     uint64_t at;                /* where the next weight is put */
+    uint64_t row_values;        /* floats of the matmuls' inputs and outputs so far */
     struct ggml_tensor **input; /* vectors by length, as made; owned */
     uint32_t n_inputs;          /* of them */
     struct ggml_tensor *ids;    /* 0, 1, 2, ... for expert matmuls */
@@ -131,6 +133,11 @@ static bool add_matmul(struct token *t, enum ggml_type type, int64_t ne0, int64_
     if (type != GGML_TYPE_F32 && !ggml_get_type_traits(type)->to_float) {
         return false;
     }
+    const uint64_t values = (uint64_t)ne0 + (uint64_t)ne1 * (uint64_t)slices; /* input and output */
+    if (values > SPEED_ROWS_MOST - t->row_values) {
+        return false;
+    }
+    t->row_values += values;
     struct ggml_tensor *in = input_of(t, ne0);
     struct ggml_tensor *w = ggml_new_tensor_3d(t->ctx, type, ne0, ne1, expert ? slices : 1);
     if (!in || !place(t, w)) {

@@ -4,12 +4,16 @@
 # resident run; none ends by a signal, unless the stock program without the plug-in does so too.
 #
 # Environment: BIN (our programs), LLAMA_BIN (llama.cpp's), LLAMA_SRC (its source, for a vocabulary), WORK (to write in).
-# By hand also with a build with AddressSanitizer, which sees reads beyond an end: BIN then is that build's.
+# By hand also with a build with AddressSanitizer, which sees reads beyond an end (five minutes):
+#   cmake -B build-asan -G Ninja -DSLUICE_SANITIZE=address && cmake --build build-asan
+#   BIN=build-asan/bin LLAMA_BIN=... LLAMA_SRC=... WORK=/tmp/hostile tests/hostile/run-hostile.sh
 set -uo pipefail
 : "${BIN:?}" "${LLAMA_BIN:?}" "${LLAMA_SRC:?}" "${WORK:?}"
 export LC_ALL=C
 for v in "${!SLUICE_@}"; do unset "$v"; done
 unset GGML_BACKEND_PATH LD_PRELOAD v
+# Signals stay signals, and what llama.cpp asks too much memory for is refused as it would be without.
+export ASAN_OPTIONS="${ASAN_OPTIONS:-handle_segv=0:handle_abort=0:allocator_may_return_null=1}"
 export GGML_NO_BACKTRACE=1 # a stock program that stops by an assertion need not start a debugger
 
 bin=$(cd "$BIN" && pwd)
@@ -48,6 +52,7 @@ logits=(--prefill 7 --decode 3)
 # shell says of signals is of no interest.)
 stock() { # FILE
     local with_rc
+    local -x ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 # llama.cpp leaks when a load fails, with the plug-in and without
     rm -f with without
     GGML_BACKEND_PATH=$bin/libggml-sluice.so try "$bin/sluice-logits" --out with "${logits[@]}" "$1" 2>/dev/null
     with_rc=$rc
@@ -131,6 +136,8 @@ ours "impossible shape" dim=$gate:2:$huge
 ours "impossible shape" dim=$gate:1:4611686018427387904
 ours "impossible shape" dim=$gate:0:-32
 ours "impossible shape" dim=$gate:1:4294967296 dim=$gate:2:4294967296 # the product is 0 in 64 bits
+ours "impossible shape" type=$gate:10 dim=$gate:0:-256 # Q2_K: more values than fit, of fewer bytes
+ours "impossible shape" type=$gate:10 dim=$gate:0:256 dim=$gate:1:$((1 << 54)) dim=$gate:2:4
 ours "impossible shape" dim=$gate:0:0
 ours "impossible shape" dim=$gate:1:0
 ours "impossible shape" dim=$gate:2:0
