@@ -111,6 +111,11 @@ static int maps_open_descriptor(const struct maps_line *m, const char *addr, siz
 int maps_find(const void *addr, size_t size, struct maps_file *out, struct sluice_error *err) {
     struct maps_line m, end;
     out->fd = -1;
+    errno = 0;
+    if (size && !maps_lookup((uintptr_t)addr, &m) && (errno == EMFILE || errno == ENFILE)) {
+        return sluice_fail(err, SLUICE_ERR_IO, "/proc/self/maps: %s",
+                           strerror(errno)); /* not a matter of the mapping */
+    }
     if (size == 0 || !maps_lookup((uintptr_t)addr, &m) || m.id.inode == 0) {
         return sluice_fail(err, SLUICE_ERR_IO, "the weights are not in a mapped file");
     }
