@@ -138,6 +138,7 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_LOOKAHEAD     0 | 1
  *   SLUICE_KERNEL        fused | reference                 reference: for comparison, same bytes
  *   SLUICE_PUBLISH       0 | 1                             0: `sluice top` does not see this process
+ *   SLUICE_PUBLISH_DIR   DIR                               where counters are shown; read where it is used, no setting
  *   SLUICE_QUIET         0 | 1
  *   SLUICE_DROP_COLD_EXPERTS  0..1, e.g. 0.5               lossy; 0: off
  *   SLUICE_DROP_RENORM        on | off

@@ -16,9 +16,9 @@ const short = total < 20000;
 const seed = Number(ENDURANCE_SEED || Math.floor(Date.now() / 1000));
 
 // Bounds, in KiB. Of memory between two models, measured by the soak itself after malloc gave back what it holds free; of what
-// malloc has given out then; and of samples of whole lives, which contain whatever runs at that moment.
+// malloc has given out then; and of samples of whole lives, which contain whatever runs at that moment (a model in turn, a cache of any size).
 const BOUND = { quiet: 4096, heap: 256, samples: 8192 };
-const ENOUGH = 60; // samples, of which the first tenth is warm-up
+const ENOUGH = 60; // samples, after the first quarter, which is warm-up
 
 let state = seed;
 const run = {
@@ -60,7 +60,7 @@ console.log(`     seed ${seed}, ${total} tokens, ${run.models.length} models`);
 run.sampler = new Sampler(`${WORK}/samples.csv`, short ? 100 : 500);
 
 const share = (part) => Math.round(total * part);
-const perRound = short ? 50 : 400;
+const perRound = short ? 50 : 200;
 const lives = { steady: null, rings: [], servers: [], run: null };
 let mostFiles = 0; // stat files at a time
 const counting = setInterval(() => { mostFiles = Math.max(mostFiles, statFiles().length); }, 200);
@@ -117,7 +117,7 @@ run.sampler.stop();
 const table = [];
 // Flat? values in KiB over a life.
 function flat(name, what, values, bound) {
-    const kept = values.slice(Math.ceil(values.length / 10));
+    const kept = values.slice(Math.ceil(values.length / 4));
     if (run.sanitized || kept.length < (what === 'anonymous' ? ENOUGH : 4) || (short && what === 'anonymous')) return;
     const t = trend(kept);
     table.push([name, what, t.n, t.first, t.last, t.rise, bound]);

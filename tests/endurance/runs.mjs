@@ -10,6 +10,7 @@ function start(run, args, { env = {}, wrap = [] } = {}) {
     const all = [...wrap, `${run.bin}/sluice`, 'run', '-m', run.demo, '-t', '2', '-n', `${N}`, '--ignore-eos', '--temp', '0', '-c', '256', '-q', ...args];
     const child = spawn(all[0], all.slice(1), { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
     const r = { child, out: '', err: '' };
+    child.stdout.setEncoding('latin1'); // bytes: an interrupted text may end within a character
     run.children.add(child);
     child.stdout.on('data', (d) => { r.out += d; });
     child.stderr.on('data', (d) => { r.err += d; });

@@ -21,7 +21,7 @@ export async function soak(run, { name, tokens, perRound, settings, signal = nul
             for (const key of ['tokens', 'contexts', 'changes', 'cancelled', 'faults', 'failed']) life[key] = value(key);
             life.quiet.push({ fds: value('fds'), threads: value('threads'), heap: value('heap_kib'), anon: value('anon_kib') });
             run.progress(name, life.tokens);
-            if (signal && life.rounds === killAfter) setTimeout(() => child.kill(signal), run.random(400));
+            if (signal && life.rounds === killAfter) setTimeout(() => child.kill(signal), run.random(200));
         } else if (line.startsWith('note:')) {
             life.skipped = true;
         } else if (line.startsWith('soak: ')) {

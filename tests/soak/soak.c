@@ -41,7 +41,7 @@ enum {
     WORKERS = 2,    /* threads that generate at once */
     N_CTX = 256,    /* tokens */
     NAP_NS = 50000, /* of the resizer between two looks */
-    MODELS = 8,     /* files at most */
+    MODELS = 16,    /* files at most */
 };
 
 struct text {
