@@ -85,9 +85,9 @@ struct stat_layout {
 #define STAT_MAGIC 0x7461747365636c73u /* "slcestat" in a hex dump of a little-endian machine */
 
 /*
- * Directory number i < STAT_DIRS of this user: $XDG_RUNTIME_DIR/sluice-UID, then /tmp/sluice-UID; or that which
- * SLUICE_PUBLISH_DIR names, alone. False: there is no such. Writers take the first that is there, readers look in all, since `sluice top` may run
- * with another environment.
+ * Directory number i < STAT_DIRS of this user: $XDG_RUNTIME_DIR/sluice-UID, then /tmp/sluice-UID; or the one that
+ * SLUICE_PUBLISH_DIR names, alone. False: there is no such. Writers take the first that is there, readers look in all,
+ * since `sluice top` may run with another environment.
  */
 bool stat_dir(int i, char buf[STAT_PATH_MAX]);
 

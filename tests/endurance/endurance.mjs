@@ -2,7 +2,7 @@
 //
 // Three programs share one disk at any time: a soak with reader threads that lives from beginning to end (its memory is
 // what is looked at most), soaks with an io_uring that are killed and started again, and llama-server with the plug-in, the
-// same; beside them `sluice run`, a text at a time. Each has a share of the tokens. What happens is drawn from one seed.
+// same; beside them `sluice run`, a text at a time. Each has a share of the tokens, so that they end at about the same time. What happens is drawn from one seed.
 import { readdirSync, readFileSync, rmSync, writeFileSync, existsSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { Sampler, alive, trend } from './proc.mjs';
@@ -66,11 +66,11 @@ let mostFiles = 0; // stat files at a time
 const counting = setInterval(() => { mostFiles = Math.max(mostFiles, statFiles().length); }, 200);
 
 async function steady() {
-    lives.steady = await soak(run, { name: 'soak, threads', tokens: share(run.sanitized ? 0.5 : 0.35), perRound, settings: ['io=pread', 'cache_policy=cycle'], seed });
+    lives.steady = await soak(run, { name: 'soak, threads', tokens: share(0.5), perRound, settings: ['io=pread', 'cache_policy=cycle'], seed });
 }
 
 async function rings() {
-    const part = share(run.sanitized ? 0.45 : 0.3);
+    const part = share(run.sanitized ? 0.45 : 0.33);
     const ends = short ? ['SIGKILL', null] : [null, 'SIGKILL', 'SIGTERM', 'SIGKILL', 'SIGTERM', null];
     const each = Math.ceil(part / ends.length);
     for (const [i, signal] of ends.entries()) {
@@ -86,7 +86,7 @@ async function servers() {
     if (run.sanitized) return;
     const want = await reference(run);
     if (run.failed) return;
-    const part = share(0.3);
+    const part = share(0.12);
     const plan = short ? [
         { part: 0.5, signal: 'SIGTERM', faults: { FAULTY_MODE: 'eio', FAULTY_EVERY: '4000', FAULTY_AFTER: '300' } },
         { part: 0.5, signal: 'SIGKILL' },
