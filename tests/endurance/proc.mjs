@@ -35,6 +35,15 @@ export function look(pid) {
     }
 }
 
+// Names of shared memory that a process has mapped: only what has a name can outlive it.
+function sharedMemory(pid) {
+    try {
+        return readFileSync(`/proc/${pid}/maps`, 'latin1').match(/\/dev\/shm\/.*|\/SYSV.*/g) ?? [];
+    } catch {
+        return [];
+    }
+}
+
 export function median(list) {
     const s = [...list].sort((a, b) => a - b);
     return s.length === 0 ? NaN : (s[(s.length - 1) >> 1] + s[s.length >> 1]) / 2;
@@ -58,6 +67,7 @@ export class Sampler {
     constructor(file, ms) {
         this.file = file;
         this.of = new Map(); // pid -> { name, samples }
+        this.shared = new Set(); // names of shared memory that any of them had
         this.began = Date.now();
         writeFileSync(file, 'seconds,name,pid,anon_kib,pss_kib,fds,threads\n');
         this.timer = setInterval(() => this.sample(), ms);
@@ -71,7 +81,7 @@ export class Sampler {
         for (const [pid, { name, samples }] of this.of) {
             const s = look(pid);
             if (!s) continue;
-            samples.push(s);
+            if (samples.push(s) % 10 === 5) for (const name of sharedMemory(pid)) this.shared.add(name);
             appendFileSync(this.file, `${((Date.now() - this.began) / 1000).toFixed(2)},${name},${pid},${s.anon},${s.pss},${s.fds},${s.threads}\n`);
         }
     }
