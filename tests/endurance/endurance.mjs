@@ -17,7 +17,7 @@ const seed = Number(ENDURANCE_SEED || Math.floor(Date.now() / 1000));
 
 // Bounds, in KiB. Of memory between two models, measured by the soak itself after malloc gave back what it holds free; of what
 // malloc has given out then; and of samples of whole lives, which contain whatever runs at that moment (a model in turn, a cache of any size).
-const BOUND = { quiet: 4096, heap: 256, samples: 8192 };
+const BOUND = { quiet: 1024, heap: 256, samples: 8192 };
 const ENOUGH = 60; // samples, after the first quarter, which is warm-up
 
 let state = seed;
@@ -87,18 +87,20 @@ async function servers() {
     const part = Math.max(share(0.12), 600);
     const plan = short ? [
         { part: 0.5, signal: 'SIGTERM', faults: { FAULTY_MODE: 'eio', FAULTY_EVERY: '4000', FAULTY_AFTER: '300' } },
-        { part: 0.5, signal: 'SIGKILL' },
+        { part: 0.5, signal: 'SIGKILL', bySluice: true },
     ] : [
         { part: 0.06, signal: 'SIGKILL' },
         { part: 0.06, signal: 'SIGTERM', faults: { FAULTY_MODE: 'eio', FAULTY_EVERY: '5000', FAULTY_AFTER: '300' } },
         { part: 0.06, signal: 'SIGKILL', env: { SLUICE_IO: 'uring' } },
         { part: 0.06, signal: 'SIGTERM', faults: { FAULTY_MODE: 'short', FAULTY_EVERY: '7' } },
-        { part: 0.7, signal: 'SIGTERM' },
+        { part: 0.58, signal: 'SIGTERM' },
         { part: 0.06, signal: 'SIGKILL', env: { SLUICE_CACHE_POLICY: 'lru' } },
+        { part: 0.06, signal: 'SIGKILL', bySluice: true },
+        { part: 0.06, signal: 'SIGTERM', bySluice: true },
     ];
     for (const [i, p] of plan.entries()) {
         if (run.failed) return;
-        lives.servers.push(await serve(run, want, { ...p, name: `llama-server ${i + 1}`, tokens: Math.round(part * p.part) }));
+        lives.servers.push(await serve(run, want, { ...p, name: `${p.bySluice ? 'sluice serve' : 'llama-server'} ${i + 1}`, tokens: Math.round(part * p.part) }));
     }
 }
 

@@ -20,6 +20,9 @@ export function alive(pid) {
     }
 }
 
+// The one child of a process.
+export const childOf = (pid) => Number(readFileSync(`/proc/${pid}/task/${pid}/children`, 'latin1').trim().split(' ')[0]);
+
 // One look: anonymous memory and proportional share in KiB, descriptors, threads. null: it is not there any more.
 export function look(pid) {
     try {

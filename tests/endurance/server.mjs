@@ -4,7 +4,7 @@
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
-import { look, sleep, until } from './proc.mjs';
+import { alive, childOf, look, sleep, until } from './proc.mjs';
 
 const TOKEN = 'endurance-0123456789';
 const N_PREDICT = 40;
@@ -29,14 +29,19 @@ function request(url, { method = 'GET', headers = {}, body = null, onData = null
     });
 }
 
-async function start(run, name, env) {
-    const child = spawn(`${run.llama}/llama-server`, ['-m', run.demo, '-t', '2', '--no-repack', '-ot', 'no_such_tensor=CPU', '--host', '127.0.0.1',
-        '--port', '0', '-c', '1024', '-np', '1', '--cache-ram', '0'], { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
+// bySluice: `sluice serve` starts it and stays with it.
+async function start(run, name, env, bySluice = false) {
+    const server = `${run.llama}/llama-server`;
+    const command = bySluice ? [`${run.bin}/sluice`, 'serve', '--server', server, '-m', run.demo, '-t', '2', '--port', '0', '--ctx', '1024', '--parallel', '1',
+        '--cache', '2MiB', '--force-cache', '--window', '127.0.0.1:0']
+        : [server, '-m', run.demo, '-t', '2', '--no-repack', '-ot', 'no_such_tensor=CPU', '--host', '127.0.0.1', '--port', '0', '-c', '1024', '-np', '1',
+            '--cache-ram', '0'];
+    const child = spawn(command[0], command.slice(1), { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
     const s = { child, name, pid: child.pid, log: '', url: '', window: '', ended: null };
     const hear = (d) => {
         s.log = (s.log + d).slice(-20000);
-        s.url ||= s.log.match(/listening on (http:\/\/127\.0\.0\.1:\d+)/)?.[1] ?? '';
-        s.window ||= s.log.match(/window: (http:\/\/[^/]+)/)?.[1] ?? '';
+        s.url ||= s.log.match(bySluice ? /^api +(http:\/\/127\.0\.0\.1:\d+)/m : /listening on (http:\/\/127\.0\.0\.1:\d+)/)?.[1] ?? '';
+        s.window ||= s.log.match(/window:? +(http:\/\/[^/]+)/)?.[1] ?? '';
     };
     child.stdout.on('data', hear);
     child.stderr.on('data', hear);
@@ -48,6 +53,7 @@ async function start(run, name, env) {
         child.kill('SIGKILL');
         return null;
     }
+    if (bySluice) s.pid = childOf(child.pid);
     return s;
 }
 
@@ -135,12 +141,12 @@ async function quiet(run, s, life) {
 }
 
 // One life of a server: until it gave `tokens`, then `signal`.
-export async function serve(run, want, { name, tokens, env = {}, faults = null, signal }) {
+export async function serve(run, want, { name, tokens, env = {}, faults = null, signal, bySluice = false }) {
     const life = { name, tokens: 0, sessions: 0, cancelled: 0, changes: 0, refused: 0, failed: 0, faults: 0, looks: 0, quiet: [], stats: null, base: null, killed: signal };
     const log = `${run.work}/tmp/${name}.faults`;
     const preload = faults ? { LD_PRELOAD: `${run.bin}/libsluice-faulty.so`, FAULTY_LOG: log, ...faults } : {};
     const s = await start(run, name, { GGML_BACKEND_PATH: `${run.bin}/libggml-sluice.so`, SLUICE_CACHE: '2MiB', SLUICE_FORCE_CACHE: '1',
-        SLUICE_WINDOW: '127.0.0.1:0', SLUICE_WINDOW_TOKEN: TOKEN, ...preload, ...env });
+        SLUICE_WINDOW: '127.0.0.1:0', SLUICE_WINDOW_TOKEN: TOKEN, ...preload, ...env }, bySluice);
     if (!s) return life;
     run.sampler.watch(name, s.pid);
     let readers = [];
@@ -184,6 +190,7 @@ export async function serve(run, want, { name, tokens, env = {}, faults = null, 
     if (s.over) run.check(`${name} runs on`, false, s.log.slice(-800));
     life.samples = run.sampler.end(s.pid);
     const end = await stop(s, signal);
+    run.check(`${name}: llama-server is gone`, await until(() => !alive(s.pid), 10_000));
     run.check(`${name} ends by ${signal}`, signal === 'SIGKILL' ? end === 'SIGKILL' : end === 0, `${end}; ${life.sessions} requests, ${life.tokens} tokens`);
     if (faults && signal !== 'SIGKILL') {
         life.faults = Number(readFileSync(log, 'utf8').match(/faults (\d+)/)?.[1] ?? 0);

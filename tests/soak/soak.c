@@ -540,6 +540,7 @@ int main(int argc, char **argv) {
     static const struct option longs[] = {{"seed", required_argument, 0, 's'},  {"tokens", required_argument, 0, 't'},
                                           {"set", required_argument, 0, 'e'},   {"rounds", required_argument, 0, 'r'},
                                           {"trace", required_argument, 0, 'f'}, {0, 0, 0, 0}};
+    soak_quiet_begin();
     soak.seed = (uint64_t)time(NULL);
     soak.tokens = 2000;
     soak.rounds = 1;

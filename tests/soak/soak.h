@@ -30,6 +30,10 @@ struct soak_quiet {
     uint64_t heap_kib; /* what malloc has given out and not got back, KiB; 0 where it does not tell (sanitizers) */
 };
 
+/* Once, before anything is allocated: have the allocator give back what is free, so that there is something to measure.
+ */
+void soak_quiet_begin(void);
+
 /* Measure it now. */
 struct soak_quiet soak_quiet_measure(void);
 
