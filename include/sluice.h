@@ -138,6 +138,7 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_LOOKAHEAD     0 | 1
  *   SLUICE_KERNEL        fused | reference                 reference: for comparison, same bytes
  *   SLUICE_PUBLISH       0 | 1                             0: `sluice top` does not see this process
+ *   SLUICE_PUBLISH_DIR   DIR                               where counters are shown; read where it is used, no setting
  *   SLUICE_QUIET         0 | 1
  *   SLUICE_DROP_COLD_EXPERTS  0..1, e.g. 0.5               lossy; 0: off
  *   SLUICE_DROP_RENORM        on | off
@@ -206,17 +207,23 @@ struct sluice_cold_stats {
     uint32_t tensors;     /* expert tensors that have a copy; 0: there is no cold model */
 };
 
-/* One set of counters per phase: prompt (more than one token in a batch) and generation. */
+/*
+ * One set of counters per phase: prompt (more than one token in a batch) and generation. In every snapshot, hits and
+ * misses add up to routed. Bytes are counted by the slice: a bundle of which one slice was there and another was not is
+ * a miss with bytes in both sums. A block whose experts cannot all be held at once is computed in passes: its hits are
+ * those of the first pass, its bytes those of all.
+ */
 struct sluice_phase_stats {
     uint64_t blocks;     /* MoE blocks executed (one layer of one batch) */
     uint64_t tokens;     /* token rows through those blocks, divided by the number of layers */
     uint64_t routed;     /* distinct experts asked for, summed over blocks */
     uint64_t hits;       /* of those, bundles whose slices were all in memory or on their way */
-    uint64_t misses;     /* of those, bundles that had to be read */
-    uint64_t hit_bytes;  /* weight bytes of the hits */
-    uint64_t miss_bytes; /* weight bytes of the misses */
-    uint64_t read_bytes; /* bytes read from the files, direct-I/O rounding included */
-    uint64_t reads;      /* read requests completed */
+    uint64_t misses;     /* of those, the others: something of them had to be read */
+    uint64_t hit_bytes;  /* weight bytes asked for that were in memory or on their way */
+    uint64_t miss_bytes; /* weight bytes asked for that had to be read */
+    uint64_t read_bytes; /* bytes read from the files, direct-I/O rounding included, failed requests not; what was read
+                            ahead is in generation's */
+    uint64_t reads;      /* read requests completed, likewise */
     double stall_s;      /* seconds in which a block waited for a read with nothing to compute */
     double compute_s;    /* seconds in expert matmuls and the cheap operations between them, stall_s not included */
     struct sluice_drop_stats drop; /* what was left out: it is in none of the counts above */

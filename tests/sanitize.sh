@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# sanitize.sh DIR [address|thread]... - build with sanitizers in DIR and run the unit tests, a subset of the gates
-# and the soak.
+# sanitize.sh DIR [address|thread]... - build with sanitizers in DIR and run the unit tests, a subset of the gates,
+# the soak and the short endurance run.
 #
 #   address  AddressSanitizer (leaks included) and UndefinedBehaviorSanitizer, over the usual llama.cpp
 #   thread   ThreadSanitizer, over a llama.cpp that scripts/llama.sh builds with it once (five to ten minutes
@@ -30,9 +30,10 @@ mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 export LC_ALL=C
 
-# The tests that run under a sanitizer: all of unit, the subsets of the gates, the soak, whose faults are injected
-# inside the process. Not the other faults: the sanitizer's library must come before anything that is preloaded.
-tests='^(unit-|gate-([a-z]+-)?subset$|soak$)'
+# The tests that run under a sanitizer: all of unit, the subsets of the gates, the soak and the short endurance run, whose
+# faults are injected inside the process. Not the other faults: the sanitizer's library must come before anything that is
+# preloaded.
+tests='^(unit-|gate-([a-z]+-)?subset$|soak$|endurance$)'
 
 # Does a program with ThreadSanitizer start here at all? Prints what to put before commands.
 thread_prefix() {

@@ -41,7 +41,8 @@ static const struct cli_command command = {
     .groups = groups,
     .notes = "  q            quits\n"
              "  arrows, 1-9  choose among several processes\n\n"
-             "A process whose settings say publish 0 (SLUICE_PUBLISH=0, --no-publish) is not shown.\n"
+             "A process whose settings say publish 0 (SLUICE_PUBLISH=0, --no-publish) is not shown, nor one\n"
+             "with another SLUICE_PUBLISH_DIR, the directory for counters, than this command.\n"
              "Where the terminal cannot be drawn on (TERM=dumb, a pipe) a snapshot is printed.\n"
              "Exit code 1 when nothing is there to be shown.",
     .max_args = 1,

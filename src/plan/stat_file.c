@@ -13,7 +13,7 @@
  * allocated at once: storing into a mapped hole of a full file system would kill the host program.
  *
  * A file outlives a process that was killed. Its name is a pid and its content says when that process
- * started, so `sluice top` knows that it is stale and removes it.
+ * started, so that it is known to be stale and is removed by the next process that makes one (stat_sweep.c).
  */
 #include "plan/stat_file.h"
 
@@ -41,6 +41,11 @@ struct stat_file {
 };
 
 bool stat_dir(int i, char buf[STAT_PATH_MAX]) {
+    const char *only = getenv("SLUICE_PUBLISH_DIR");
+    if (only && only[0]) {
+        const int n = i == 0 && only[0] == '/' ? snprintf(buf, STAT_PATH_MAX, "%s", only) : 0;
+        return n > 0 && n < STAT_PATH_MAX;
+    }
     const char *base = i == 0 ? getenv("XDG_RUNTIME_DIR") : "/tmp";
     if (!base || base[0] != '/') {
         return false; /* the specification wants relative ones ignored */
@@ -143,6 +148,9 @@ int stat_create(struct stat_file **out, struct sluice_error *err) {
     f->namespace = stat_pid_namespace();
     f->dir = stat_make_dir(err);
     snprintf(f->name, sizeof f->name, "%ld.stat", (long)f->pid);
+    if (f->dir >= 0) {
+        stat_sweep(f->dir);
+    }
     int rc = f->dir < 0 ? SLUICE_ERR_IO : stat_map(f, err);
     if (rc) {
         if (f->dir >= 0) {

@@ -85,9 +85,9 @@ struct stat_layout {
 #define STAT_MAGIC 0x7461747365636c73u /* "slcestat" in a hex dump of a little-endian machine */
 
 /*
- * Directory number i < STAT_DIRS of this user: $XDG_RUNTIME_DIR/sluice-UID, then /tmp/sluice-UID.
- * False: there is no such. Writers take the first that is there, readers look in all, since `sluice top` may run
- * with another environment.
+ * Directory number i < STAT_DIRS of this user: $XDG_RUNTIME_DIR/sluice-UID, then /tmp/sluice-UID; or the one that
+ * SLUICE_PUBLISH_DIR names, alone. False: there is no such. Writers take the first that is there, readers look in all,
+ * since `sluice top` may run with another environment.
  */
 bool stat_dir(int i, char buf[STAT_PATH_MAX]);
 
@@ -127,5 +127,23 @@ void stat_remove(struct stat_file *f);
  * middle of writing. *out is complete and consistent, or not to be used.
  */
 int stat_read(int fd, struct stat_data *out, struct sluice_error *err);
+
+/* ---- whose is it (stat_sweep.c) ---- */
+
+/* "123.stat" -> 123; 0: another name. */
+uint64_t stat_pid_of_name(const char *name);
+
+enum stat_whose {
+    STAT_THERE,     /* of a process that is there: *out is what it shows */
+    STAT_STALE,     /* of one that is not: it may be removed */
+    STAT_ELSEWHERE, /* of one that cannot be seen from here, or the file has just gone */
+    STAT_DAMAGED,   /* it cannot be understood; *err says why */
+};
+
+/* Read the file `name` (one that stat_pid_of_name takes) in the directory `dir`, a descriptor. err may be NULL. */
+enum stat_whose stat_look(int dir, const char *name, struct stat_data *out, struct sluice_error *err);
+
+/* Remove the files of dead processes from a directory, a descriptor that stays open. */
+void stat_sweep(int dir);
 
 #endif

@@ -5,13 +5,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/cli/lib.sh
 . "$here/lib.sh"
 
-# A directory of this test alone, so that other processes that stream are not seen; and no /tmp: its name is the user's.
-export XDG_RUNTIME_DIR=$dir/run TERM=xterm
+# A directory of this test alone: the usual ones hold other processes' files as well, of other tests and other builds.
+export SLUICE_PUBLISH_DIR=$dir/shown XDG_RUNTIME_DIR=$dir/run TERM=xterm
 mkdir -m 700 "$XDG_RUNTIME_DIR"
-files=$XDG_RUNTIME_DIR/sluice-$(id -u)
-# Other processes' files in /tmp would be seen as well: every check below names its process, but one.
-shared=/tmp/sluice-$(id -u)
-others=$(find "$shared" -name '*.stat' 2>/dev/null | wc -l)
+files=$SLUICE_PUBLISH_DIR
 
 running=
 trap 'if [ -n "$running" ]; then kill -KILL $running 2>/dev/null; fi' EXIT
@@ -38,7 +35,8 @@ stop() {
 
 refused 1 "does not stream" "no such process" "$sluice" top --once 2147483647
 refused 1 "does not stream" "a process that does not stream" "$sluice" top --json $$
-[ "$others" -gt 0 ] || refused 1 "no process streams" "nothing" "$sluice" top --once
+refused 1 "no process streams" "nothing" "$sluice" top --once
+SLUICE_PUBLISH_DIR=shown refused 1 "no process streams" "a directory that is not absolute" "$sluice" top --once
 
 forever=("$sluice" run -m "$model" -t 2 -p Hello -n -1 -c 131072 --temp 1 --cache 0)
 if start "${forever[@]}"; then
@@ -148,6 +146,23 @@ PY
     stop INT
     if [ -e "$files/$pid.stat" ]; then fail "Ctrl-C left the file"; else ok "Ctrl-C removes the file"; fi
 fi
+# Without it, the directory is below XDG_RUNTIME_DIR.
+shown_in_xdg() { env -u SLUICE_PUBLISH_DIR "$@"; }
+usual=$XDG_RUNTIME_DIR/sluice-$(id -u)
+env -u SLUICE_PUBLISH_DIR "${forever[@]}" >running.txt 2>&1 </dev/null &
+pid=$!
+running="$running $pid"
+for _ in $(seq 600); do
+    if [ -e "$usual/$pid.stat" ] || ! kill -0 "$pid"; then break; fi
+    sleep 0.1
+done
+[ "$(stat -c %a "$usual")" = 700 ] || fail "the usual directory's mode is $(stat -c %a "$usual")"
+works "the usual directory" shown_in_xdg "$sluice" top --once "$pid"
+refused 1 "does not stream" "  and not the other one" "$sluice" top --once "$pid"
+stop KILL
+# What a killed process left goes when the next one starts, though nobody looks.
+works "a run after one that was killed" shown_in_xdg "$sluice" run -m "$model" -p Hello -n 4 -q
+if [ -z "$(ls "$usual")" ]; then ok "  nothing is left"; else fail "it left $(ls "$usual")"; fi
 works "a run that ends" "$sluice" run -m "$model" -p Hello -n 4 -q
 [ -z "$(ls "$files")" ] || fail "it left $(ls "$files")"
 
@@ -164,7 +179,7 @@ for how in "--no-publish" ""; do
     stop KILL
 done
 # A directory that cannot be had is no reason not to run.
-XDG_RUNTIME_DIR=$dir/nothing works "no directory" "$sluice" run -m "$model" -p Hello -n 4 -q
+SLUICE_PUBLISH_DIR=$dir/nothing/here works "no directory" "$sluice" run -m "$model" -p Hello -n 4 -q
 
 # A stock program.
 if [ -f "$BIN/libsluice-preload.so" ] && ! ldd "$sluice" | grep -q 'lib[at]san'; then

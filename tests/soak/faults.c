@@ -26,6 +26,7 @@ static struct {
     _Atomic bool on;                  /* reads may fail */
     _Atomic uint64_t reads;           /* while on */
     _Atomic uint32_t failed, shorted; /* of those */
+    _Atomic uint64_t bytes, filled;   /* bytes that reads brought, and reads that brought any; always counted */
 } faults;
 
 uint32_t soak_random(uint64_t *seed) {
@@ -46,6 +47,23 @@ uint32_t soak_faults_failed(void) {
 
 uint32_t soak_faults_short(void) {
     return atomic_load(&faults.shorted);
+}
+
+uint64_t soak_read_bytes(void) {
+    return atomic_load(&faults.bytes);
+}
+
+uint64_t soak_reads(void) {
+    return atomic_load(&faults.filled);
+}
+
+/* A read's result as the program gets it. */
+static int64_t note(int64_t n) {
+    if (n > 0) {
+        atomic_fetch_add(&faults.bytes, (uint64_t)n);
+        atomic_fetch_add(&faults.filled, 1);
+    }
+    return n;
 }
 
 /* What a read that returned n (or -errno) shall have returned. */
@@ -84,7 +102,7 @@ ssize_t faulty_pread(int fd, void *buf, size_t len, off_t offset) {
     void *p = real("pread64");
     memcpy(&fn, &p, sizeof fn);
     const ssize_t n = fn(fd, buf, len, offset);
-    const int64_t got = spoil(buf, n < 0 ? -(int64_t)errno : n);
+    const int64_t got = note(spoil(buf, n < 0 ? -(int64_t)errno : n));
     if (got < 0) {
         errno = (int)-got;
         return -1;
@@ -92,13 +110,14 @@ ssize_t faulty_pread(int fd, void *buf, size_t len, off_t offset) {
     return (ssize_t)got;
 }
 
-/* The entries of the ring by what is read where: filled when it is entered. One ring, whose thread alone comes here. */
+/* The entries of a ring by what is read where: filled when it is entered. A ring has one thread, which alone comes
+ * here. */
 enum { OPS = 256 };
-static struct {
+static _Thread_local struct {
     uint64_t user_data; /* 0: free */
     void *buf;          /* where it reads to */
 } ops[OPS];
-static unsigned scanned; /* entries of the ring that were looked at */
+static _Thread_local unsigned scanned; /* entries of the ring that were looked at */
 
 int io_uring_submit_and_wait(struct io_uring *ring, unsigned wait) {
     int (*fn)(struct io_uring *, unsigned);
@@ -127,7 +146,7 @@ unsigned io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cq
     for (unsigned k = 0; k < n; k++) {
         for (int i = 0; i < OPS && cqes[k]->user_data; i++) {
             if (ops[i].user_data == cqes[k]->user_data) {
-                cqes[k]->res = (int)spoil(ops[i].buf, cqes[k]->res);
+                cqes[k]->res = (int)note(spoil(ops[i].buf, cqes[k]->res));
                 ops[i].user_data = 0;
                 break;
             }

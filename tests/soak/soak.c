@@ -11,6 +11,10 @@
  *
  * What happens is drawn from the seed; when it happens also depends on how threads run. A soak in which
  * something did not happen at all proves nothing and fails.
+ *
+ * With --rounds it does so again and again, with the models that it is given in turn, each loaded and freed. When
+ * nothing is loaded the process must have as many descriptors and threads as the last time, and the counters must fit
+ * together at any time (quiet.c). tests/endurance/ runs it for hours' worth of tokens and watches its memory.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -37,6 +41,7 @@ enum {
     WORKERS = 2,    /* threads that generate at once */
     N_CTX = 256,    /* tokens */
     NAP_NS = 50000, /* of the resizer between two looks */
+    MODELS = 16,    /* files at most */
 };
 
 struct text {
@@ -46,22 +51,30 @@ struct text {
 };
 
 static struct {
-    const char *path;           /* of the model */
-    uint64_t seed;              /* of everything */
-    uint32_t tokens;            /* to compute in all */
-    struct sluice_settings set; /* of sluice */
-    int n_vocab;                /* logits in a row */
-    struct text text[TEXTS];    /* see above */
-    struct llama_model *model;  /* the one that streams */
-    _Atomic uint32_t done;      /* tokens computed and compared */
-    _Atomic uint32_t working;   /* workers that have not ended */
-    _Atomic uint32_t cancelled; /* steps */
-    _Atomic uint32_t failed;    /* steps */
-    _Atomic uint32_t explained; /* of those, with the reason that the disk gave */
-    _Atomic uint32_t contexts;  /* made */
-    _Atomic uint32_t resizes;   /* that worked */
-    _Atomic uint32_t refused;   /* that did not, as they should not */
-    _Atomic bool broken;        /* something is wrong: all end */
+    const char *path;              /* of the model in turn */
+    const char *trace;             /* file for route traces; NULL: none are written */
+    uint64_t seed;                 /* of everything */
+    uint64_t draw;                 /* the same of this round */
+    uint32_t tokens;               /* to compute, each round */
+    uint32_t rounds;               /* models loaded and freed */
+    struct sluice_settings set;    /* of sluice */
+    int n_vocab;                   /* logits in a row of the model in turn */
+    struct text *text;             /* of the model in turn: TEXTS of them */
+    struct llama_model *model;     /* the one that streams */
+    _Atomic uint32_t done;         /* tokens computed and compared this round */
+    _Atomic uint32_t working;      /* workers that have not ended */
+    _Atomic uint32_t cancelled;    /* steps */
+    _Atomic uint32_t failed;       /* steps */
+    _Atomic uint32_t explained;    /* of those, with the reason that the disk gave */
+    _Atomic uint32_t contexts;     /* made */
+    _Atomic uint32_t resizes;      /* that worked */
+    _Atomic uint32_t refused;      /* that did not, as they should not */
+    _Atomic uint32_t traces;       /* route traces written */
+    _Atomic uint32_t full;         /* of those, to a disk that is full */
+    _Atomic uint32_t full_told;    /* of those, ended with an error */
+    struct soak_counters counters; /* the last look at them */
+    uint64_t total;                /* tokens computed and compared in all */
+    _Atomic bool broken;           /* something is wrong: all end */
 } soak;
 
 __attribute__((format(printf, 1, 2))) static void broken(const char *fmt, ...) {
@@ -260,7 +273,7 @@ static bool generate(struct llama_context *ctx, const struct text *t, int team, 
 }
 
 static void *worker(void *arg) {
-    uint64_t seed = soak.seed * 31 + (uintptr_t)arg;
+    uint64_t seed = soak.draw * 31 + (uintptr_t)arg;
     while (atomic_load(&soak.done) < soak.tokens && !soak.broken) {
         struct cancel cancel = {.after = -1};
         const int team = soak_random(&seed) % 4 == 0; /* spinning teams crowd two processors */
@@ -287,12 +300,48 @@ struct sizes {
     uint64_t layer; /* the largest layer's demand for a token, bytes */
 };
 
+/* The counters must fit together, whatever runs meanwhile. Budget: that of now, 0: not known. */
+static void check_counters(uint64_t budget) {
+    struct sluice_stats st;
+    char why[512];
+    sluice_get_stats(&st);
+    if (!soak_counters_ok(&soak.counters, &st, budget, why, sizeof why)) {
+        broken("counters: %s", why);
+    }
+}
+
+/* Where a route trace goes. */
+enum trace { TRACE_NONE, TRACE_FILE, TRACE_FULL };
+
+static enum trace begin_trace(bool full) {
+    struct sluice_error err;
+    if (sluice_route_trace_open(full ? "/dev/full" : soak.trace, NULL, &err)) {
+        broken("a route trace: %s", err.message);
+        return TRACE_NONE;
+    }
+    atomic_fetch_add(&soak.traces, 1);
+    atomic_fetch_add(&soak.full, full);
+    return full ? TRACE_FULL : TRACE_FILE;
+}
+
+/* End one. That a full disk took all of it can only be said of an empty one. */
+static enum trace end_trace(enum trace trace) {
+    struct sluice_error err;
+    const int rc = trace == TRACE_NONE ? SLUICE_OK : sluice_route_trace_close(&err);
+    atomic_fetch_add(&soak.full_told, rc == SLUICE_ERR_IO);
+    if (trace == TRACE_FILE ? rc != SLUICE_OK : rc != SLUICE_OK && rc != SLUICE_ERR_IO) {
+        broken("a route trace: %s", err.message);
+    }
+    return TRACE_NONE;
+}
+
 /* Change the budget all the time, about once in four tokens. */
 static void *resizer(void *arg) {
     const struct sizes *sizes = arg;
-    uint64_t seed = soak.seed * 77 + 5;
+    uint64_t seed = soak.draw * 77 + 5;
     struct sluice_error err;
     uint32_t next = 0;
+    enum trace trace = TRACE_NONE;
     while (atomic_load(&soak.working) && !soak.broken) {
         const struct timespec nap = {.tv_nsec = NAP_NS};
         if (atomic_load(&soak.done) < next) {
@@ -317,7 +366,13 @@ static void *resizer(void *arg) {
         if (sluice_set_cache_budget(SLUICE_CACHE_FIXED, 0, &err) != SLUICE_ERR_ARG) {
             broken("a budget that has no meaning was taken");
         }
+        check_counters(rc == SLUICE_OK && what > 1 ? bytes : 0);
+        if (soak.trace && soak_random(&seed) % 64 == 0) {
+            trace = end_trace(trace);
+            trace = begin_trace(soak_random(&seed) % 2);
+        }
     }
+    end_trace(trace);
     return NULL;
 }
 
@@ -327,8 +382,55 @@ static void must(bool happened, const char *what) {
     }
 }
 
-static void run(void) {
+/* Undisturbed, in a quiet cache: every byte that reads bring is counted, none twice. */
+static void counted(struct llama_context *ctx, const struct text *t) {
+    struct cancel none = {.after = -1};
+    struct sluice_stats before, after;
+    struct sluice_error err;
+    uint64_t seed = 0;
+    /* Without a cache everything is read; a change waits for the reads that are under way. */
+    if (sluice_set_cache_budget(SLUICE_CACHE_OFF, 0, &err)) {
+        broken("%s", err.message);
+    }
+    sluice_get_stats(&before);
+    const uint64_t bytes = soak_read_bytes(), reads = soak_reads();
+    generate(ctx, t, 0, &none, &seed);
+    if (sluice_set_cache_budget(SLUICE_CACHE_OFF, 0, &err)) {
+        broken("%s", err.message);
+    }
+    sluice_get_stats(&after);
+    const uint64_t counted =
+        after.prompt.read_bytes + after.generation.read_bytes - before.prompt.read_bytes - before.generation.read_bytes;
+    const uint64_t requests =
+        after.prompt.reads + after.generation.reads - before.prompt.reads - before.generation.reads;
+    if (counted != soak_read_bytes() - bytes || requests != soak_reads() - reads || counted == 0) {
+        broken("%" PRIu64 " bytes in %" PRIu64 " reads are counted, %" PRIu64 " in %" PRIu64 " were read", counted,
+               requests, soak_read_bytes() - bytes, soak_reads() - reads);
+    }
+}
+
+/* All threads at once, until the tokens of this round are computed. */
+static void disturb(struct sizes *sizes) {
     pthread_t t[WORKERS + 1];
+    atomic_store(&soak.working, WORKERS);
+    soak_faults(soak.draw, true);
+    int started = 0;
+    for (; started <= WORKERS; started++) {
+        const int rc = started < WORKERS ? pthread_create(&t[started], NULL, worker, (void *)(uintptr_t)(started + 1))
+                                         : pthread_create(&t[started], NULL, resizer, sizes);
+        if (rc) {
+            broken("no thread: %s", strerror(rc));
+            break;
+        }
+    }
+    for (int i = 0; i < started; i++) {
+        pthread_join(t[i], NULL);
+    }
+    soak_faults(soak.draw, false);
+}
+
+/* One model: loaded, soaked, freed. */
+static void round_of(void) {
     struct llama_model_params p = llama_model_default_params();
     p.use_extra_bufts = false;
     sluice_set_streaming(true);
@@ -341,44 +443,80 @@ static void run(void) {
         llama_model_free(soak.model);
         return;
     }
+    soak.n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(soak.model));
     /* Undisturbed, once: then the dense weights are in place. */
+    atomic_store(&soak.done, 0);
     generate(first, &soak.text[0], 0, &none, &seed);
     struct sluice_stats st;
     sluice_get_stats(&st);
     struct sizes sizes = {.bank = st.bank_bytes * 2, .layer = st.layer_bytes * 2};
     atomic_store(&soak.done, 0);
-    atomic_store(&soak.working, WORKERS);
-    soak_faults(soak.seed, true);
-    int started = 0;
-    for (; started <= WORKERS; started++) {
-        const int rc = started < WORKERS ? pthread_create(&t[started], NULL, worker, (void *)(uintptr_t)(started + 1))
-                                         : pthread_create(&t[started], NULL, resizer, &sizes);
-        if (rc) {
-            broken("no thread: %s", strerror(rc));
-            break;
-        }
-    }
-    for (int i = 0; i < started; i++) {
-        pthread_join(t[i], NULL);
-    }
-    soak_faults(soak.seed, false);
+    disturb(&sizes);
     /* After all that, undisturbed again. */
     if (!soak.broken) {
-        generate(first, &soak.text[1], 0, &none, &seed);
+        counted(first, &soak.text[1]);
     }
-    sluice_get_stats(&st);
+    must(soak.done >= soak.tokens, "not all tokens were computed");
+    soak.total += soak.done;
     llama_free(first);
     llama_model_free(soak.model);
-    printf("soak: %" PRIu32 " tokens, %" PRIu32 " contexts, %" PRIu32 " changes of the budget (%" PRIu32
+}
+
+/* What is left when nothing is loaded, and how far it got: a line for who watches. */
+static void quiet(uint32_t round, struct soak_quiet *want) {
+    const struct soak_quiet q = soak_quiet_measure();
+    check_counters(0);
+    printf("round %" PRIu32 " %s tokens %" PRIu64 " contexts %" PRIu32 " changes %" PRIu32 " cancelled %" PRIu32
+           " failed %" PRIu32 " faults %" PRIu32 " fds %" PRIu32 " threads %" PRIu32 " heap_kib %" PRIu64
+           " anon_kib %" PRIu64 "\n",
+           round, strrchr(soak.path, '/') ? strrchr(soak.path, '/') + 1 : soak.path, soak.total, soak.contexts,
+           soak.resizes, soak.cancelled, soak.failed, soak_faults_failed() + soak_faults_short(), q.fds, q.threads,
+           q.heap_kib, q.anon_kib);
+    fflush(stdout);
+    if (round == 0) {
+        *want = q;
+    } else if (q.fds != want->fds || q.threads != want->threads) {
+        broken("%" PRIu32 " descriptors and %" PRIu32 " threads between models, and after the first %" PRIu32
+               " and %" PRIu32,
+               q.fds, q.threads, want->fds, want->threads);
+    }
+}
+
+static void run(char **models, uint32_t n_models) {
+    struct text(*texts)[TEXTS] = calloc(n_models, sizeof *texts);
+    struct soak_quiet want;
+    for (uint32_t round = 0; round < soak.rounds && !soak.broken; round++) {
+        const uint32_t m = round % n_models;
+        if (!texts) {
+            broken("out of memory");
+            break;
+        }
+        soak.draw = soak.seed + round * UINT64_C(0x9e3779b97f4a7c15);
+        soak.path = models[m];
+        soak.text = texts[m];
+        if (round >= n_models || make_texts()) {
+            round_of();
+            quiet(round, &want);
+        }
+    }
+    for (uint32_t i = 0; texts && i < n_models * TEXTS * TEAMS; i++) {
+        free(texts[i / TEAMS / TEXTS][i / TEAMS % TEXTS].logits[i % TEAMS]);
+    }
+    free(texts);
+}
+
+static void report(void) {
+    struct sluice_stats st;
+    sluice_get_stats(&st);
+    printf("soak: %" PRIu64 " tokens, %" PRIu32 " contexts, %" PRIu32 " changes of the budget (%" PRIu32
            " refused), %" PRIu32 " steps cancelled, %" PRIu32 " failed (%" PRIu32 " reads failed, %" PRIu32
            " short), %" PRIu64 " misses, %" PRIu64 " hits, %" PRIu64 " evictions, foreseen %" PRIu64 " begun %" PRIu64
-           " used %" PRIu64 "\n",
-           soak.done, soak.contexts, soak.resizes, soak.refused, soak.cancelled, soak.failed, soak_faults_failed(),
+           " used %" PRIu64 ", %" PRIu32 " route traces (%" PRIu32 " to a full disk)\n",
+           soak.total, soak.contexts, soak.resizes, soak.refused, soak.cancelled, soak.failed, soak_faults_failed(),
            soak_faults_short(), st.prompt.misses + st.generation.misses, st.prompt.hits + st.generation.hits,
-           st.evictions, st.foreseen.asked, st.foreseen.begun, st.foreseen.used);
-    must(soak.done >= soak.tokens, "not all tokens were computed");
+           st.evictions, st.foreseen.asked, st.foreseen.begun, st.foreseen.used, soak.traces, soak.full);
     must(soak.contexts > WORKERS, "no context was made anew");
-    must(soak.resizes >= soak.tokens / 40, "the budget was hardly changed");
+    must(soak.resizes >= soak.total / 40, "the budget was hardly changed");
     must(soak.refused > 0, "no budget was refused");
     must(soak.cancelled > 0, "no step was cancelled");
     must(soak.failed > 0 && soak_faults_failed() > 0, "no read failed");
@@ -387,6 +525,7 @@ static void run(void) {
     must(st.evictions > 0 && st.prompt.hits + st.generation.hits > 0, "no evictions or no hits");
     must(st.foreseen.begun > 0 && st.foreseen.used > 0, "nothing was read ahead");
     must(st.io == soak.set.io, "others read than were to");
+    must(!soak.full || soak.full_told, "a full disk took every route trace");
 }
 
 static bool set(const char *name, const char *value) {
@@ -398,15 +537,16 @@ static bool set(const char *name, const char *value) {
 }
 
 int main(int argc, char **argv) {
-    static const struct option longs[] = {{"seed", required_argument, 0, 's'},
-                                          {"tokens", required_argument, 0, 't'},
-                                          {"set", required_argument, 0, 'e'},
-                                          {0, 0, 0, 0}};
+    static const struct option longs[] = {{"seed", required_argument, 0, 's'},  {"tokens", required_argument, 0, 't'},
+                                          {"set", required_argument, 0, 'e'},   {"rounds", required_argument, 0, 'r'},
+                                          {"trace", required_argument, 0, 'f'}, {0, 0, 0, 0}};
+    soak_quiet_begin();
     soak.seed = (uint64_t)time(NULL);
     soak.tokens = 2000;
+    soak.rounds = 1;
     sluice_settings_default(&soak.set);
     soak.set.force_cache = soak.set.quiet = true;
-    soak.set.publish = false;
+    soak.set.publish = false; /* unless --set publish=1 */
     soak.set.cache = SLUICE_CACHE_OFF;
     int c;
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -415,6 +555,10 @@ int main(int argc, char **argv) {
             soak.seed = strtoull(optarg, NULL, 10);
         } else if (c == 't') {
             soak.tokens = (uint32_t)strtoul(optarg, NULL, 10);
+        } else if (c == 'r') {
+            soak.rounds = (uint32_t)strtoul(optarg, NULL, 10);
+        } else if (c == 'f') {
+            soak.trace = optarg;
         } else if (value) {
             *value = 0;
             set(optarg, value + 1);
@@ -422,11 +566,11 @@ int main(int argc, char **argv) {
             optind = argc;
         }
     }
-    if (optind + 1 != argc || soak.broken) {
-        fprintf(stderr, "usage: sluice-soak [--seed N] [--tokens N] [--set NAME=VALUE]... MODEL\n");
+    if (optind >= argc || optind + MODELS < argc || soak.rounds == 0 || soak.broken) {
+        fprintf(stderr, "usage: sluice-soak [--seed N] [--tokens N] [--rounds N] [--trace FILE] [--set NAME=VALUE]... "
+                        "MODEL...\n");
         return 2;
     }
-    soak.path = argv[optind];
     printf("soak: seed %" PRIu64 "\n", soak.seed);
     fflush(stdout);
     llama_log_set(no_log, NULL);
@@ -440,12 +584,8 @@ int main(int argc, char **argv) {
         return 1;
     }
     llama_backend_init();
-    if (make_texts()) {
-        run();
-    }
-    for (int i = 0; i < TEXTS * TEAMS; i++) {
-        free(soak.text[i / TEAMS].logits[i % TEAMS]);
-    }
+    run(argv + optind, (uint32_t)(argc - optind));
+    report();
     llama_backend_free();
     return soak.broken ? 1 : 0;
 }

@@ -52,6 +52,90 @@ static int read_file(struct stat_data *d, struct sluice_error *err) {
     return rc;
 }
 
+/* A file in the directory, of n bytes. */
+static void put_file(const char *name, const void *bytes, size_t n) {
+    char path[STAT_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s", dir_path, name);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, n), n);
+    close(fd);
+}
+
+static bool has_file(const char *name, bool remove) {
+    char path[STAT_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s", dir_path, name);
+    const bool there = access(path, F_OK) == 0;
+    if (remove) {
+        unlink(path);
+    }
+    return there;
+}
+
+/* What killed processes left is removed by the next one that makes a file; nothing else is. */
+static void test_sweep(void **state) {
+    (void)state;
+    static struct stat_layout l;
+    struct stat_data *d = (struct stat_data *)l.word;
+    struct stat_file *f;
+    const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    char path[STAT_PATH_MAX + 64], parent[32];
+    struct stat_data got;
+    struct sluice_error err;
+    assert_int_equal(mkdir(dir_path, 0700), 0);
+    l.magic = STAT_MAGIC, l.version = STAT_VERSION, l.size = sizeof l;
+    d->pid_namespace = stat_pid_namespace();
+    d->pid = INT32_MAX, d->start_ticks = 5; /* nobody has that number */
+    put_file("2147483647.stat", &l, sizeof l);
+    put_file("2147483646.stat", "half", 4); /* perhaps being made, elsewhere */
+    put_file("2147483645.stat", "half", 4); /* that was long ago */
+    snprintf(path, sizeof path, "%s/2147483645.stat", dir_path);
+    assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
+    put_file("12x.stat", &l, sizeof l);                                             /* no such name */
+    d->pid = (uint64_t)getppid(), d->start_ticks = stat_start_ticks(getppid()) + 1; /* an earlier one of this number */
+    snprintf(parent, sizeof parent, "%ld.stat", (long)getppid());
+    put_file(parent, &l, sizeof l);
+    d->pid_namespace++, d->pid = INT32_MAX - 3; /* of another container */
+    put_file("2147483644.stat", &l, sizeof l);
+    assert_int_equal(stat_create(&f, &err), SLUICE_OK);
+    assert_false(has_file("2147483647.stat", true));
+    assert_false(has_file("2147483645.stat", true));
+    assert_false(has_file(parent, true));
+    assert_true(has_file("2147483646.stat", true));
+    assert_true(has_file("12x.stat", true));
+    assert_true(has_file("2147483644.stat", true));
+    /* Its own and that of a process that is there stay. */
+    d->pid_namespace = stat_pid_namespace();
+    d->pid = (uint64_t)getppid(), d->start_ticks = stat_start_ticks(getppid());
+    put_file(parent, &l, sizeof l);
+    const int dir = open(dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(dir >= 0);
+    stat_sweep(dir);
+    assert_int_equal(stat_look(dir, parent, &got, &err), STAT_THERE);
+    assert_int_equal(got.pid, getppid());
+    d->pid = INT32_MAX;
+    put_file(parent, &l, sizeof l);
+    assert_int_equal(stat_look(dir, parent, &got, &err), STAT_DAMAGED);
+    close(dir);
+    assert_true(has_file(parent, true));
+    assert_int_equal(access(file_path, F_OK), 0);
+    stat_remove(f);
+}
+
+/* One directory alone, where somebody names it. */
+static void test_named_directory(void **state) {
+    (void)state;
+    char path[STAT_PATH_MAX];
+    assert_int_equal(setenv("SLUICE_PUBLISH_DIR", "/some/where", 1), 0);
+    assert_true(stat_dir(0, path));
+    assert_string_equal(path, "/some/where");
+    assert_false(stat_dir(1, path));
+    assert_int_equal(setenv("SLUICE_PUBLISH_DIR", "where", 1), 0); /* relative to what? */
+    assert_false(stat_dir(0, path) || stat_dir(1, path));
+    assert_int_equal(unsetenv("SLUICE_PUBLISH_DIR"), 0);
+    assert_true(stat_dir(0, path) && stat_dir(1, path));
+}
+
 static void test_round_trip(void **state) {
     (void)state;
     struct stat_file *f;
@@ -279,6 +363,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
         cmocka_unit_test_setup_teardown(test_leftovers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_named_directory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_directories, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
         cmocka_unit_test_setup_teardown(test_race, setup, teardown),
