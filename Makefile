@@ -34,7 +34,9 @@ check: ## check formatting and the include rules, without building
 	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror
 	@bash tests/include-rules.sh .
 
-install: build ## install to PREFIX (/usr/local), below DESTDIR if that is given (docs/install.md)
+# Under sudo nothing is built: root has a cache of its own, and would build llama.cpp anew there.
+install: $(if $(SUDO_USER),,build) ## install to PREFIX (/usr/local), below DESTDIR if that is given (docs/install.md)
+	@[ -x $(BUILD)/bin/sluice ] || { echo "not built yet: run make build first, not as root" >&2; exit 1; }
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(abspath $(or $(PREFIX),/usr/local))" >/dev/null
 	@echo "installed: $(DESTDIR)$(abspath $(or $(PREFIX),/usr/local))/bin/sluice"
 

@@ -4,8 +4,9 @@
 # Writes OUT/base for what is always installed and OUT/server for what comes with llama-server: a file per part,
 # NAME.txt, and INDEX, a line per part with tabs between: file, licence, part and version, installed files that hold it.
 # The texts come from the very sources that are built: of single-header libraries that carry theirs inside, the comment is
-# taken out. A part that another llama.cpp release does not have is left out; one that is here and has no licence where
-# it is looked for is an error, and so is a directory of vendored code that this file does not know.
+# taken out. What another llama.cpp release has not, is left out. What it has and this file does not know, or whose text is
+# not where it is looked for, is said, and gets a line that says so: that is no reason not to build against that
+# release, but the test install-licenses does not let it pass.
 set -euo pipefail
 [ $# -eq 2 ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -13,23 +14,36 @@ out=$1
 src=$2
 export LC_ALL=C
 
-die() { echo "licenses: $*" >&2; exit 1; }
-
 rm -rf "$out"
 mkdir -p "$out/base" "$out/server"
+
+# row SET NAME LICENCE PART FILES
+row() { printf '%s\t%s\t%s\t%s\n' "$2.txt" "$3" "$4" "$5" >>"$out/$1/INDEX"; }
+
+# unknown SET NAME PART FILES
+unknown() {
+    echo "licenses: $3: its licence is not known here" >&2
+    echo "The licence of this part was not found when sluice was built: see the source of llama.cpp." >"$out/$1/$2.txt"
+    row "$1" "$2" 'not known' "$3" "$4"
+}
 
 # add SET NAME LICENCE PART FILES: standard input becomes SET/NAME.txt
 add() {
     cat >"$out/$1/$2.txt"
-    grep -qiE 'copyright|public domain|warranty' "$out/$1/$2.txt" || die "$2: no licence text was found"
-    printf '%s\t%s\t%s\t%s\n' "$2.txt" "$3" "$4" "$5" >>"$out/$1/INDEX"
+    if grep -qiE 'copyright|public domain|warranty' "$out/$1/$2.txt"; then row "$@"; else unknown "$1" "$2" "$4" "$5"; fi
+}
+
+# What of these files is there.
+any() {
+    local file
+    for file in "$@"; do [ ! -f "$file" ] || cat "$file"; done
 }
 
 # A comment of // lines at the beginning of a file; the first /* */ comment that matches a text; the last one of a file.
 head_comment() { sed -n '/^\/\//!q; s/^\/\/ \{0,1\}//p' "$1"; }
-comment_with() { awk -v text="$2" 'BEGIN { RS = "/[*]"; FS = "[*]/" } !found && index($1, text) { found = 1; print $1 }' "$1"; }
-last_comment() { awk 'BEGIN { RS = "/[*]"; FS = "[*]/" } { last = $1 } END { print last }' "$1"; }
-first_match() { sed -nE "s/.*$2.*/\\1/p" "$1" | head -n 1; }
+comment_with() { any "$1" | awk -v text="$2" 'BEGIN { RS = "/[*]"; FS = "[*]/" } !found && index($1, text) { found = 1; print $1 }'; }
+last_comment() { any "$1" | awk 'BEGIN { RS = "/[*]"; FS = "[*]/" } { last = $1 } END { print last }'; }
+first_match() { [ ! -f "$1" ] || sed -nE "s/.*$2.*/\\1/p" "$1" | sed -n 1p; }
 
 version=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 add base sluice MIT "sluice $version" 'bin/sluice lib/libsluice.a lib/sluice/libggml-sluice.so lib/sluice/libsluice-preload.so' <"$root/LICENSE"
@@ -60,10 +74,10 @@ for dir in "$src"/vendor/*/ "$src"/vendor/hash/*/; do
     case $name in
     cpp-httplib)
         v=$(first_match "$dir/httplib.h" 'CPPHTTPLIB_VERSION "([^"]*)"')
-        add server "$name" MIT "cpp-httplib $v" "$server" <"$dir/LICENSE" ;;
+        add server "$name" MIT "cpp-httplib $v" "$server" < <(any "$dir/LICENSE" "$src/licenses/LICENSE-httplib") ;;
     nlohmann)
         v=$(first_match "$dir/json.hpp" '\|  version ([0-9.]+)')
-        add server nlohmann-json MIT "JSON for Modern C++ $v" "$server" <"$src/licenses/LICENSE-jsonhpp" ;;
+        add server nlohmann-json MIT "JSON for Modern C++ $v" "$server" < <(any "$src/licenses/LICENSE-jsonhpp") ;;
     sheredom) comment_with "$dir/subprocess.h" 'public domain' | add server subprocess Unlicense 'subprocess.h' "$server" ;;
     stb)
         v=$(first_match "$dir/stb_image.h" 'stb_image - v([0-9.]+)')
@@ -73,11 +87,11 @@ for dir in "$src"/vendor/*/ "$src"/vendor/hash/*/; do
         last_comment "$dir/miniaudio.h" | add server miniaudio 'Unlicense or MIT-0' "miniaudio $v" "$media" ;;
     hash) ;; # the four below
     xxhash)
-        v=$(sed -nE 's/^#define XXH_VERSION_(MAJOR|MINOR|RELEASE) +([0-9]+).*/\2/p' "$dir/xxhash.h" | paste -sd.)
-        add server xxhash BSD-2-Clause "xxHash $v" "$media" <"$dir/LICENSE" ;;
+        v=$(any "$dir/xxhash.h" | sed -nE 's/^#define XXH_VERSION_(MAJOR|MINOR|RELEASE) +([0-9]+).*/\2/p' | paste -sd.)
+        add server xxhash BSD-2-Clause "xxHash $v" "$media" < <(any "$dir/LICENSE") ;;
     sha1) comment_with "$dir/sha1.c" 'Public Domain' | sed '/Test Vectors/,$d' | add server sha1 'public domain' 'SHA-1 in C' "$media" ;;
-    sha256) add server sha256 'public domain' 'SHA-256' "$media" <"$dir/LICENSE" ;;
-    rotate-bits) add server rotate-bits MIT 'rotate-bits' "$media" <"$dir/LICENSE.md" ;;
-    *) die "vendor/$name of llama.cpp: its licence is not known here" ;;
+    sha256) add server sha256 'public domain' 'SHA-256' "$media" < <(any "$dir/LICENSE") ;;
+    rotate-bits) add server rotate-bits MIT 'rotate-bits' "$media" < <(any "$dir/LICENSE.md") ;;
+    *) unknown server "$name" "vendor/$name of llama.cpp" "$server" ;;
     esac
 done
