@@ -8,6 +8,7 @@ set(at "$ENV{DESTDIR}${target}") # file(INSTALL) knows of DESTDIR, the others do
 set(sets base)
 
 if(NOT llama_system)
+    list(APPEND sets llama)
     set(libraries ${llama_bin}/libllama.so ${llama_bin}/libggml.so ${llama_bin}/libggml-base.so)
     file(GLOB backends ${llama_bin}/libggml-cpu*.so)
     list(APPEND libraries ${backends})

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # licenses.sh OUT LLAMA_SOURCE - collect the licences of all that an installation carries.
 #
-# Writes OUT/base for what is always installed and OUT/server for what comes with llama-server: a file per part,
+# Writes OUT/base for what is always installed, OUT/llama for llama.cpp's libraries, OUT/server for llama-server: a file per part,
 # NAME.txt, and INDEX, a line per part with tabs between: file, licence, part and version, installed files that hold it.
 # The texts come from the very sources that are built: of single-header libraries that carry theirs inside, the comment is
 # taken out. What another llama.cpp release has not, is left out. What it has and this file does not know, or whose text is
@@ -15,7 +15,7 @@ src=$2
 export LC_ALL=C
 
 rm -rf "$out"
-mkdir -p "$out/base" "$out/server"
+mkdir -p "$out/base" "$out/llama" "$out/server"
 
 # row SET NAME LICENCE PART FILES
 row() { printf '%s\t%s\t%s\t%s\n' "$2.txt" "$3" "$4" "$5" >>"$out/$1/INDEX"; }
@@ -48,14 +48,14 @@ first_match() { [ ! -f "$1" ] || sed -nE "s/.*$2.*/\\1/p" "$1" | sed -n 1p; }
 version=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 add base sluice MIT "sluice $version" 'bin/sluice lib/libsluice.a lib/sluice/libggml-sluice.so lib/sluice/libsluice-preload.so' <"$root/LICENSE"
 
-add base llama.cpp MIT 'llama.cpp with ggml' 'lib/sluice/libllama* lib/sluice/libggml* lib/sluice/llama-server lib/sluice/include' <"$src/LICENSE"
+add llama llama.cpp MIT 'llama.cpp with ggml' 'lib/sluice/libllama* lib/sluice/libggml* lib/sluice/llama-server lib/sluice/include' <"$src/LICENSE"
 ops=$src/ggml/src/ggml-cpu/ops.cpp
 if [ -f "$ops" ] && grep -q 'Jeffrey Quesnelle' "$ops"; then
     { grep -h 'Jeffrey Quesnelle' "$ops" | head -n 1 | sed 's/^ *\/\/ *//'; sed '1,/^Copyright/d' "$src/LICENSE"; } |
-        add base yarn MIT 'YaRN, in ggml' 'lib/sluice/libggml-cpu*'
+        add llama yarn MIT 'YaRN, in ggml' 'lib/sluice/libggml-cpu*'
 fi
 sgemm=$src/ggml/src/ggml-cpu/llamafile/sgemm.cpp
-[ ! -f "$sgemm" ] || head_comment "$sgemm" | sed '/_$/,$d' | add base llamafile MIT "llamafile's matrix multiplication, in ggml" 'lib/sluice/libggml-cpu*'
+[ ! -f "$sgemm" ] || head_comment "$sgemm" | sed '/_$/,$d' | add llama llamafile MIT "llamafile's matrix multiplication, in ggml" 'lib/sluice/libggml-cpu*'
 
 for name in uplot marked dompurify; do
     dir=$("$root/scripts/npm-package.sh" "$name")
