@@ -2,7 +2,7 @@
 BUILD ?= build
 TESTS ?= build-tests
 
-.PHONY: help demo build server test bench format check clean install
+.PHONY: help demo build server test bench format check clean install deb
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -34,8 +34,15 @@ check: ## check formatting and the include rules, without building
 	@git ls-files '*.c' '*.h' | xargs clang-format --dry-run --Werror
 	@bash tests/include-rules.sh .
 
-install: build ## install to PREFIX (default /usr/local)
-	@cmake --install $(BUILD) --prefix $(or $(PREFIX),/usr/local)
+# Under sudo nothing is built: root has a cache of its own, and would build llama.cpp anew there.
+install: $(if $(SUDO_USER),,build) ## install to PREFIX (/usr/local), below DESTDIR if that is given (docs/install.md)
+	@[ -x $(BUILD)/bin/sluice ] || { echo "not built yet: run make build first, not as root" >&2; exit 1; }
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(abspath $(or $(PREFIX),/usr/local))" >/dev/null
+	@echo "installed: $(DESTDIR)$(abspath $(or $(PREFIX),/usr/local))/bin/sluice"
+
+deb: build ## make a Debian package of it, in BUILD (docs/install.md)
+	@scripts/setup.sh deb
+	@cd $(BUILD) && cpack -G DEB
 
 clean: ## remove the build directories (not the cached llama.cpp)
 	@rm -rf $(BUILD) $(TESTS)

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Install what building (setup.sh build) or testing (setup.sh test) needs, on Debian and its kin.
+# Install what building (setup.sh build), packaging (setup.sh deb) or testing (setup.sh test) needs, on Debian and its kin.
 # Installs only when it may (root, or sudo without a password); otherwise prints the one line to
 # run and ends with 1. Does nothing, quickly, when all is there. npm packages are fetched as well: those that the
 # window's page is made of, and for testing those that tests use as clients (scripts/npm-package.sh).
 set -euo pipefail
 
 build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev libmicrohttpd-dev liburing-dev libncurses-dev libxxhash-dev)
-test=(libcmocka-dev curl clang-format util-linux procps chromium)
+deb=(dpkg-dev)
+test=(dpkg-dev man-db mandoc mmdebstrap libcmocka-dev curl clang-format util-linux procps chromium)
 
 case ${1:-} in
 build) packages=("${build[@]}") ;;
+deb) packages=("${build[@]}" "${deb[@]}") ;;
 test) packages=("${build[@]}" "${test[@]}") ;;
 *) sed -n '2,5p' "$0" >&2; exit 2 ;;
 esac

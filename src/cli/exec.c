@@ -43,8 +43,8 @@ static const struct cli_command command = {
              "options decide everything else; its processes inherit the streaming.",
     .groups = groups,
     .notes = "The plug-in libggml-sluice.so and libsluice-preload.so are looked for in $SLUICE_PLUGIN_DIR,\n"
-             "beside the sluice program, and in ../lib. Exit codes are the program's; 126 when it cannot\n"
-             "be started, 127 when it is not found, 2 for a wrong command line.\n\n"
+             "beside the sluice program, in ../lib and in ../lib/sluice. Exit codes are the program's; 126 when\n"
+             "it cannot be started, 127 when it is not found, 2 for a wrong command line.\n\n"
              "Example: sluice exec --cache 4GiB -- llama-server -m model.gguf -c 8192",
     .max_args = INT_MAX,
     .stop_at_arg = true,

@@ -62,7 +62,7 @@ static int find_file(const char *command, const char *file, char out[PATH_MAX]) 
         }
     }
     return cli_fail(CLI_EXIT_FAILED, command,
-                    "%s is neither beside this program nor in ../lib: name its "
+                    "%s is neither beside this program nor in ../lib or ../lib/sluice: name its "
                     "directory in SLUICE_PLUGIN_DIR",
                     file);
 }

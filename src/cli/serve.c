@@ -57,8 +57,8 @@ static const struct cli_option server_options[] = {
      .expect = "a file name",
      .offset = offsetof(struct cli_config, serve.server),
      .help = "the llama-server to start, of the llama.cpp release that this sluice was\n"
-             "built for ($SLUICE_LLAMA_SERVER, beside sluice, the one that `make server`\n"
-             "built, in $PATH)"},
+             "built for ($SLUICE_LLAMA_SERVER; beside sluice, as `make server` puts it;\n"
+             "installed with sluice; in $PATH)"},
     {.name = "--no-window",
      .set = cli_set_true,
      .offset = offsetof(struct cli_config, serve.no_window),

@@ -73,11 +73,13 @@ int serve_find_program(struct serve *v) {
         }
         return 0;
     }
-    if (cli_launch_beside("/llama-server", v->program) && executable(v->program)) {
-        return 0;
+    static const char *const places[] = {"/llama-server", "/../lib/sluice/llama-server"}; /* built, installed */
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        if (cli_launch_beside(places[i], v->program) && executable(v->program)) {
+            return 0;
+        }
     }
-    snprintf(v->program, sizeof v->program, "%s/llama-server", SLUICE_LLAMA_BIN); /* with the libraries that we use */
-    if (executable(v->program) || in_path(v->program)) {
+    if (in_path(v->program)) {
         return 0;
     }
     return cli_fail(

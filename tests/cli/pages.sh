@@ -10,6 +10,11 @@ for word in run chat serve exec bench eval replay info plan top; do
 done
 works "sluice --version" "$sluice" --version
 expect "  names both versions" out.txt '^sluice [0-9.]+ \(llama\.cpp v[0-9.]+\)$'
+expect "  names ggml's" out.txt '^  ggml +[0-9.]+, commit '
+expect "  says where the CPU backend is" out.txt '^  CPU backend +(linked in: .|loaded at run time$)'
+refused 2 "only --json may follow" "sluice --version is strict" "$sluice" --version --jason
+works "sluice --version --json" "$sluice" --version --json
+expect "  is an object" out.txt '^  "ggml": "[0-9.]+",$'
 
 for command in run chat serve exec bench eval replay info plan top; do
     for option in --help -h; do

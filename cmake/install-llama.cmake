@@ -1,0 +1,56 @@
+# install-llama.cmake - run by `cmake --install`: llama.cpp's libraries, llama-server if it was built, and the licences of
+# both. Variables: llama_bin, llama_system, licenses, privatedir, docdir (cmake/install.cmake), CMAKE_INSTALL_PREFIX.
+#
+# Which files those are is read from the files: the libraries that are needed and lie in llama_bin, and all CPU backends
+# there, which a build with loadable backends finds beside libggml. Each is copied with the links that lead to it.
+set(target "${CMAKE_INSTALL_PREFIX}/${privatedir}")
+set(at "$ENV{DESTDIR}${target}") # file(INSTALL) knows of DESTDIR, the others do not
+set(sets base)
+
+if(NOT llama_system)
+    list(APPEND sets llama)
+    set(libraries ${llama_bin}/libllama.so ${llama_bin}/libggml.so ${llama_bin}/libggml-base.so)
+    file(GLOB backends ${llama_bin}/libggml-cpu*.so)
+    list(APPEND libraries ${backends})
+    set(programs "")
+    if(EXISTS ${llama_bin}/llama-server)
+        set(programs ${llama_bin}/llama-server)
+        list(APPEND sets server)
+    endif()
+    file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs} LIBRARIES ${libraries} RESOLVED_DEPENDENCIES_VAR needed
+        UNRESOLVED_DEPENDENCIES_VAR lost DIRECTORIES ${llama_bin} PRE_EXCLUDE_REGEXES "^ld-linux")
+    if(lost)
+        message(FATAL_ERROR "llama.cpp in ${llama_bin} needs libraries that are not found: ${lost}")
+    endif()
+    foreach(file IN LISTS needed)
+        get_filename_component(dir ${file} DIRECTORY)
+        if(dir STREQUAL llama_bin)
+            list(APPEND libraries ${file})
+        endif()
+    endforeach()
+    list(REMOVE_DUPLICATES libraries)
+    file(INSTALL DESTINATION ${target} TYPE SHARED_LIBRARY FOLLOW_SYMLINK_CHAIN FILES ${libraries})
+    if(programs)
+        file(INSTALL DESTINATION ${target} TYPE PROGRAM FILES ${programs})
+    endif()
+    # They look for each other in the directory where they were built: from now on, in the one where they are.
+    file(GLOB files ${at}/libllama*.so* ${at}/libggml*.so* ${at}/libmtmd*.so* ${at}/llama-server)
+    foreach(file IN LISTS files)
+        if(NOT IS_SYMLINK ${file})
+            file(READ_ELF ${file} RPATH rpath RUNPATH runpath CAPTURE_ERROR error)
+            if(NOT "${rpath}${runpath}" STREQUAL "" AND NOT "${rpath}${runpath}" STREQUAL "$ORIGIN")
+                file(RPATH_SET FILE ${file} NEW_RPATH "$ORIGIN")
+            endif()
+        endif()
+    endforeach()
+endif()
+
+set(index "")
+foreach(set IN LISTS sets)
+    file(READ ${licenses}/${set}/INDEX lines)
+    string(APPEND index "${lines}")
+    file(GLOB texts ${licenses}/${set}/*.txt)
+    file(INSTALL DESTINATION "${CMAKE_INSTALL_PREFIX}/${docdir}/licenses" TYPE FILE FILES ${texts})
+endforeach()
+file(WRITE "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/${docdir}/licenses/INDEX" "${index}")
+list(APPEND CMAKE_INSTALL_MANIFEST_FILES "${CMAKE_INSTALL_PREFIX}/${docdir}/licenses/INDEX")
