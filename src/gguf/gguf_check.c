@@ -203,6 +203,10 @@ static int read_pair(struct check *c) {
         return sluice_error_set(c->err, SLUICE_ERR_FORMAT, "%s: damaged: a metadata key has %" PRIu64 " bytes", c->path,
                                 key_len);
     }
+    if (strlen(key) < key_len && strlen(key) < sizeof key - 1) { /* others compare keys as texts, or as bytes */
+        return sluice_error_set(c->err, SLUICE_ERR_FORMAT, "%s: damaged: there is a zero byte in metadata key %s",
+                                c->path, key);
+    }
     if (type == GGUF_TYPE_ARRAY) {
         return read_array(c, key);
     }
@@ -272,6 +276,10 @@ static int read_tensor(struct check *c, struct sluice_gguf_tensor *t) {
         return sluice_error_set(c->err, SLUICE_ERR_FORMAT,
                                 "%s: damaged: a tensor has a name of %" PRIu64 " bytes and %" PRIu32 " dimensions",
                                 c->path, len, t->n_dims);
+    }
+    if (strlen(t->name) < len) {
+        return sluice_error_set(c->err, SLUICE_ERR_FORMAT, "%s: damaged: there is a zero byte in the name of tensor %s",
+                                c->path, t->name);
     }
     for (uint32_t i = 0; i < 4; i++) {
         t->ne[i] = i < t->n_dims ? sluice_gguf_reader_u64(r) : 1;
