@@ -112,6 +112,13 @@ static uint64_t read_integer(struct sluice_gguf_reader *r, uint32_t type) {
     return v;
 }
 
+/* A text that is printed: what a terminal would obey becomes a question mark. */
+static void disarm(char *text) {
+    for (; *text; text++) {
+        *text = (unsigned char)*text < ' ' || *text == 127 ? '?' : *text;
+    }
+}
+
 static bool ends_with(const char *s, const char *tail) {
     size_t a = strlen(s), b = strlen(tail);
     return a >= b && strcmp(s + a - b, tail) == 0;
@@ -222,8 +229,10 @@ static int read_pair(struct check *c) {
         char ignored[1];
         if (c->shard == 0 && strcmp(key, "general.architecture") == 0) {
             sluice_gguf_reader_string(r, c->g->architecture, sizeof c->g->architecture);
+            disarm(c->g->architecture);
         } else if (c->shard == 0 && strcmp(key, "general.name") == 0) {
             sluice_gguf_reader_string(r, c->g->name, sizeof c->g->name);
+            disarm(c->g->name);
         } else {
             sluice_gguf_reader_string(r, ignored, sizeof ignored);
         }

@@ -2,8 +2,8 @@
  * fuzz_gguf.c - model files: what a stranger made, and the first thing that we read.
  *
  * An input is a file, or several shards with |SHARD| between them. They are read by the checker in both its ways,
- * and what it lets through goes on to everything that is made of headers without llama.cpp: the figures of `sluice
- * info`, the model's identity, the bank with every tensor's windows, the cut of the slot memory.
+ * and what it lets through goes on to everything that is made of headers without llama.cpp: the page of `sluice info`,
+ * the model's identity, the bank with every tensor's windows, the cut of the slot memory.
  *
  * What must hold of a file that passed: all that gguf_check.h promises, and that those after it can rely on it; the
  * windows of an expert cover its bytes, lie aligned, and the weights lie inside the file; ggml's own parser neither
@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/info.c" /* the page that it prints */
 #include "ggml.h"
 #include "gguf.h"
 #include "gguf/gguf_check.h"
@@ -37,12 +38,23 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
+/* Nothing that a terminal would obey. */
+static bool harmless(const char *text) {
+    for (; *text; text++) {
+        if ((unsigned char)*text < ' ' || *text == 127) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What gguf_check.h says of a result. */
 static void check_promises(const struct sluice_gguf *g, bool partial) {
     const struct sluice_gguf_number *all[] = {&g->layers, &g->context, &g->experts, &g->expert_used};
     FUZZ_CHECK(g->n_shards >= 1 && g->n_shards <= SLUICE_GGUF_SHARDS_MAX && g->n_tensors > 0);
     FUZZ_CHECK(memchr(g->architecture, 0, sizeof g->architecture) && g->architecture[0]);
     FUZZ_CHECK(memchr(g->name, 0, sizeof g->name));
+    FUZZ_CHECK(harmless(g->architecture) && harmless(g->name));
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         FUZZ_CHECK(all[i]->n <= SLUICE_GGUF_LAYERS_MAX);
         FUZZ_CHECK(all[i]->n == 0 || strcmp(all[i]->prefix, g->architecture) == 0);
@@ -103,6 +115,11 @@ static void check_passed(const struct sluice_gguf *g, bool partial) {
     }
     FUZZ_CHECK(info.expert_bytes <= info.total_bytes && info.dense_bytes == info.total_bytes - info.expert_bytes);
     (void)sluice_info_check_top_k(g, info.top_k_max, &err);
+    for (int json = 0; json < 2; json++) {
+        char *page = render(g, &info, json);
+        FUZZ_CHECK(page != NULL);
+        free(page);
+    }
     if (info.expert_tensors) {
         check_bank(g, &info);
     }

@@ -3,11 +3,13 @@
  *
  * An input is given to both readers; the first line decides whose it is. A trace that is accepted is replayed by every
  * policy, with budgets and lossy settings that depend on the input, unless its cache has so many bundles that making
- * the tables would be all that is measured. Rows that are accepted go through the statistics. The input is at the same
- * time a step's numbers, which the writer of --csv gets: what it writes, the reader must take.
+ * the tables would be all that is measured; and it is reported as a page, as JSON and as a picture. Rows that are
+ * accepted go through the statistics. The input is at the same time a step's numbers, which the writer of --csv gets:
+ * what it writes, the reader must take.
  *
  * What must hold: hits and misses are all that was asked for, by count and by bytes; a cache that holds every expert
- * evicts nothing and misses each expert once; rows are read the same with and without a torn end.
+ * evicts nothing and misses each expert once; the report can be printed, and no text of the file moves a terminal's
+ * cursor; rows are read the same with and without a torn end.
  */
 #include "fuzz.h"
 
@@ -18,8 +20,9 @@
 
 #include "bench/csv.h"
 #include "bench/stats.h"
+#include "cli/commands.h"
+#include "cli/replay.c" /* the report of one trace */
 #include "plan/csv.h"
-#include "trace/replay.h"
 
 enum {
     BUNDLES = 4096, /* a trace with more is only looked through */
@@ -28,6 +31,7 @@ enum {
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
+    fuzz_quiet();
     return 0;
 }
 
@@ -53,6 +57,39 @@ static uint64_t distinct(const struct trace *t) {
     return n;
 }
 
+/* What `sluice replay` does with the trace, in all three forms. */
+static void check_report(const char *path, uint64_t chance, uint64_t bank) {
+    const struct cli_config config = {.command = "fuzz"};
+    struct replay_plan plan = {.config = &config,
+                               .policies = {true, true},
+                               .budgets = {bank / 9, bank},
+                               .n_budgets = bank ? 2 : 0,
+                               .lossy = {{.n_expert_used = 1 + (chance >> 3 & 3), .drop = 0.5}},
+                               .disk = 1800,
+                               .resident = 4.5};
+    struct replay_report r = {.plan = &plan, .path = path};
+    /* Thresholds go by weights; without any, that is an error of the command. */
+    plan.n_lossy = chance & 1;
+    plan.lossy[0].drop = chance & 2 ? plan.lossy[0].drop : 0;
+    if (replay_one(&r) == 0) {
+        FUZZ_CHECK(replay_print(&r) == 0);
+        FUZZ_CHECK(replay_print_json(&r, 1) == 0);
+        FUZZ_CHECK(replay_plot(&r, 1, fuzz_path("plot.svg")) == 0);
+    }
+    trace_free(&r.trace);
+    free(r.lines);
+}
+
+/* Nothing that a terminal would obey. */
+static bool harmless(const char *text) {
+    for (; *text; text++) {
+        if ((unsigned char)*text < ' ' || *text == 127) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void check_trace(const char *path, uint64_t chance) {
     struct trace t;
     struct sluice_error err;
@@ -70,10 +107,12 @@ static void check_trace(const char *path, uint64_t chance) {
         FUZZ_CHECK(r->layer < h->n_layers && r->expert < h->n_expert && r->slot <= TRACE_SLOT_MAX);
         FUZZ_CHECK(r->phase < TRACE_PHASES && r->residency <= TRACE_FORESEEN && r->dropped <= TRACE_COPIED);
     }
+    FUZZ_CHECK(harmless(h->arch) && harmless(h->model) && harmless(h->policy));
     FUZZ_CHECK(replay_facts(&t, &f, &err) == 0);
     check_counts(&f.phase[0]);
     check_counts(&f.phase[1]);
     if ((uint64_t)h->n_layers * h->n_expert <= BUNDLES) {
+        check_report(path, chance, f.bank_bytes);
         const uint64_t budgets[] = {0, f.bank_bytes / 7, f.token_slot_bytes, UINT64_MAX};
         for (int p = 0; p < REPLAY_POLICIES; p++, chance = chance * 6364136223846793005 + 1442695040888963407) {
             struct replay_result r;

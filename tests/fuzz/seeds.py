@@ -80,3 +80,49 @@ def shard(i, n, tensors):
 
 put("gguf", "shards", b"|SHARD|".join(
     [shard(0, 3, dense), shard(1, 3, experts(0, 4)), shard(2, 3, experts(1, 4))]))
+
+
+# ---- prompt caches, references, counters ----
+
+
+def part(data):
+    return data + bytes(-len(data) % 64)
+
+
+def prompt(facts, tokens, logits, state):
+    """Without a right checksum: the target makes one."""
+    body = part(facts) + part(struct.pack(f"<{len(tokens)}i", *tokens)) + part(struct.pack(f"<{len(logits)}f", *logits)) + state
+    return struct.pack("<8sIIQQQQQQ", b"SLUICEPC", 1, 0x01020304, 128 + len(body), len(facts), len(tokens), len(logits),
+                       len(state), 0) + bytes(64) + body
+
+
+put("saved", "prompt", prompt(b"model=1\ncontext size=4096\n", [1, 2, 5], [0.5] * 8, b"state" * 20))
+put("saved", "prompt-other", prompt(b"model=1\ncontext size=512\nx=y\n", [], [], b"s"))
+
+
+def reference(vocab, ctx, chunks):
+    rows = chunks * (ctx - 1 - ctx // 2)
+    row = struct.pack("<dII", 1.25, 1, 0) + struct.pack(f"<{vocab}H", *[0 if i == 1 else 100 * i for i in range(vocab)])
+    return struct.pack("<8sIIIIIIQ", b"sluiceKL", 1, vocab, ctx, chunks, 4, 2, 7) + bytes(24) + struct.pack(
+        f"<{chunks * ctx}i", *range(chunks * ctx)) + row * rows
+
+
+put("saved", "reference", reference(6, 8, 2))
+put("saved", "reference-small", reference(2, 3, 1))
+
+
+def sums(steps, wall):
+    return struct.pack("<QQ5d10QdQQQQdd", steps, 2 * steps, wall, wall / 4, wall / 4, wall / 4, wall / 4, 4096, 2, 8, 5, 3,
+                       500, 300, 1, 10, 1, 2 * wall, 8, 1, 0, 4096, 4.0, 0.5)
+
+
+def counters(layers):
+    step = struct.pack("<QQ5dQQQQQ", 1, 1, 0.5, 0.1, 0.2, 0.1, 0.1, 4096, 5, 3, 500, 300)
+    return (struct.pack("<QQQd16s32s512s512s", 4711, 1, 99, 1e5, b"0.1.0", b"sluice", b"/models/a.gguf", b"streaming") +
+            struct.pack("<9Q", 4, 1 << 20, 4 << 20, 20, 10, 50, 8192, 10, 6) + sums(1, 2.0) + sums(20, 10.0) +
+            struct.pack("<Q", 20) + step * 16 + struct.pack("<Q", layers) +
+            b"".join(struct.pack("<II", i % 9, 8) for i in range(layers)))
+
+
+put("saved", "counters", counters(4))
+put("saved", "counters-many", counters(70))
