@@ -274,8 +274,8 @@ static json_t *report_json(const struct cli_report *r, const char *text, size_t 
     json_t *o = json_object();
     bool ok = cli_json_put(o, "sluice", json_string(sluice_version())) &&
               cli_json_put(o, "llama_cpp", json_string(SLUICE_LLAMA_VERSION)) &&
-              cli_json_put(o, "architecture", json_string(s->gguf->architecture)) &&
-              cli_json_put(o, "mode", json_string(r->mode)) && cli_json_put(o, "streaming", json_boolean(streams(r))) &&
+              cli_json_put(o, "architecture", cli_json_text(s->gguf->architecture)) &&
+              cli_json_put(o, "mode", cli_json_text(r->mode)) && cli_json_put(o, "streaming", json_boolean(streams(r))) &&
               cli_json_put(o, "lossless", json_boolean(cli_session_lossless(s))) &&
               cli_json_put(o, "text", json_stringn(text, n_text)) &&
               cli_json_put(o, "stop", json_string(stop_name(r->made.stop))) &&

@@ -48,6 +48,7 @@ static void check_prompt(const char *path, uint64_t size) {
     const int rc = sluice_prompt_file_open(&f, path, &p, &absent, &err);
     FUZZ_CHECK(!absent && (rc == 0) == (f != NULL) && (rc == 0 || err.message[0]));
     if (rc == 0) {
+        FUZZ_CHECK(p.n_facts <= size && p.n_tokens <= size / 4 && p.n_logits <= size / 4 && p.n_state <= size);
         FUZZ_CHECK(p.n_facts + 4 * p.n_tokens + 4 * p.n_logits + p.n_state <= size);
         FUZZ_CHECK((uintptr_t)p.tokens % 4 == 0 && (uintptr_t)p.logits % 4 == 0);
         uint64_t sum = touch(p.facts, p.n_facts) + touch(p.tokens, 4 * p.n_tokens);

@@ -72,6 +72,8 @@ put("gguf", "arrays", gguf(
      ("tokenizer.ggml.scores", F32, [0.5, -1]), ("a", F64, 1.5), ("b", BOOL, 1), ("c", I8, -1), ("d", U8, [1, 2, 3])],
     [("blk.0.ffn_up_exps.weight", [4, 2, 8], 0), ("blk.1.ffn_up_chexps.weight", [4, 2, 4], 0), ("n", [], 0)], align=8))
 put("gguf", "dense", gguf([("general.architecture", STRING, "llama"), ("llama.block_count", U32, 1)], dense, version=2))
+put("gguf", "layers-most", gguf(
+    moe[:5] + [("qwen3moe.expert_used_count", U8, [1 + i % 2 for i in range(512)])], experts(0, 4)))
 
 
 def shard(i, n, tensors):
