@@ -31,7 +31,11 @@ else()
     if(SLUICE_LLAMA_SOURCE)
         set(ENV{SLUICE_LLAMA_SOURCE} ${SLUICE_LLAMA_SOURCE})
     endif()
-    execute_process(COMMAND ${CMAKE_SOURCE_DIR}/scripts/llama.sh ${stage} ${SLUICE_LLAMA_KIND}
+    set(as_usual)
+    if(SLUICE_FUZZ) # clang is for the targets alone; CMake has put it into the environment
+        set(as_usual ${CMAKE_COMMAND} -E env --unset=CC --unset=CXX)
+    endif()
+    execute_process(COMMAND ${as_usual} ${CMAKE_SOURCE_DIR}/scripts/llama.sh ${stage} ${SLUICE_LLAMA_KIND}
         OUTPUT_VARIABLE llama_out RESULT_VARIABLE llama_rc)
     if(NOT llama_rc EQUAL 0)
         message(FATAL_ERROR "scripts/llama.sh failed")

@@ -23,7 +23,7 @@ enum {
     CSV_COLUMNS_MAX = 64,    /* of a header row */
     CSV_STEPS_MAX = 1 << 24, /* more than any context holds */
     CSV_BYTES_MAX = 1 << 30, /* of a file */
-    CSV_LINE_MAX = 1 << 12,  /* bytes of a line */
+    CSV_LINE_MAX = 1 << 12,  /* bytes of a row */
     CSV_UNKNOWN = -1,        /* a column that is not for us */
 };
 
@@ -194,14 +194,14 @@ static int read_line(struct reader *r, char *line, size_t n) {
     if (strlen(line) != n) {
         return bad(r, "a zero byte");
     }
-    if (n > CSV_LINE_MAX) {
-        return bad(r, "too long");
-    }
     if (r->line == 1) {
         return strcmp(line, "# sluice-csv 1") == 0 ? 0 : bad(r, "does not start with '# sluice-csv 1'");
     }
-    if (line[0] == '#') {
+    if (line[0] == '#') { /* of any length: one may hold the path of a model */
         return 0;
+    }
+    if (n > CSV_LINE_MAX) {
+        return bad(r, "too long");
     }
     return r->n_columns ? read_row(r, line) : read_header(r, line);
 }

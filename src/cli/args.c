@@ -25,8 +25,8 @@ int cli_fail(int code, const char *command, const char *format, ...) {
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    for (char *p = line; *p; p++) { /* a file name may hold anything: one line stays one line */
-        *p = *p == '\n' || *p == '\r' ? ' ' : *p;
+    for (char *p = line; *p; p++) { /* a name may hold anything: one line stays one line, and moves no cursor */
+        *p = *p == '\n' || *p == '\r' ? ' ' : (unsigned char)*p < ' ' || *p == 127 ? '?' : *p;
     }
     fprintf(stderr, "%s: %s\n", command, line);
     return code;

@@ -348,8 +348,9 @@ static json_t *report_json(const struct eval *e) {
     json_t *o = json_object();
     bool ok = cli_json_put(o, "sluice", json_string(sluice_version())) &&
               cli_json_put(o, "llama_cpp", json_string(SLUICE_LLAMA_VERSION)) &&
-              cli_json_put(o, "architecture", json_string(s->gguf->architecture)) &&
-              cli_json_put(o, "mode", json_string(e->mode)) && cli_json_put(o, "streaming", json_boolean(streams(e))) &&
+              cli_json_put(o, "architecture", cli_json_text(s->gguf->architecture)) &&
+              cli_json_put(o, "mode", cli_json_text(e->mode)) &&
+              cli_json_put(o, "streaming", json_boolean(streams(e))) &&
               cli_json_put(o, "lossless", json_boolean(cli_session_lossless(s))) &&
               cli_json_put(o, "interrupted", json_boolean(e->result.stop != SLUICE_STOP_NONE)) &&
               cli_json_count(o, "batch", e->batch) && cli_json_count(o, "threads", (uint64_t)s->params.n_threads) &&

@@ -120,7 +120,9 @@ static void plot_panel(FILE *f, const struct replay_report *r, size_t at) {
             continue;
         }
         for (int i = 0; i < n_names;) { /* names may not cover each other */
-            const bool covers = fabs(names[i] - end) < 14;
+            /* Half a unit of slack: names[i] + 14 may be a rounding less than 14 away, and would be moved there for
+             * ever. */
+            const bool covers = fabs(names[i] - end) < 13.5;
             end = covers ? names[i] + 14 : end;
             i = covers ? 0 : i + 1;
         }

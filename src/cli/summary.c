@@ -272,25 +272,25 @@ static json_t *comparison_json(const struct sluice_comparison *c) {
 static json_t *report_json(const struct cli_report *r, const char *text, size_t n_text) {
     const struct cli_session *s = r->session;
     json_t *o = json_object();
-    bool ok = cli_json_put(o, "sluice", json_string(sluice_version())) &&
-              cli_json_put(o, "llama_cpp", json_string(SLUICE_LLAMA_VERSION)) &&
-              cli_json_put(o, "architecture", json_string(s->gguf->architecture)) &&
-              cli_json_put(o, "mode", json_string(r->mode)) && cli_json_put(o, "streaming", json_boolean(streams(r))) &&
-              cli_json_put(o, "lossless", json_boolean(cli_session_lossless(s))) &&
-              cli_json_put(o, "text", json_stringn(text, n_text)) &&
-              cli_json_put(o, "stop", json_string(stop_name(r->made.stop))) &&
-              cli_json_count(o, "tokens_generated", r->made.tokens) &&
-              cli_json_put(o, "temperature", json_real(s->config->temp)) &&
-              cli_json_count(o, "seed", s->params.sampling.seed) &&
-              cli_json_put(o, "load_seconds", json_real(s->load_s)) &&
-              cli_json_put(o, "first_token_seconds", json_real(r->first_token_s)) &&
-              cli_json_count(o, "restored_tokens", r->restored) && cli_json_count(o, "ubatch", s->params.n_ubatch) &&
-              cli_json_put(o, "ubatch_chosen", json_boolean(s->config->n_ubatch == 0)) &&
-              cli_json_put(o, "prompt", cli_phase_json(&r->prompt, streams(r))) &&
-              cli_json_put(o, "generation", cli_phase_json(&r->generation, streams(r))) &&
-              cli_json_count(o, "peak_memory_bytes", r->peak_bytes) &&
-              cli_json_put(o, "cgroup_peak_bytes",
-                           r->cgroup_peak_bytes ? json_integer((json_int_t)r->cgroup_peak_bytes) : json_null());
+    bool ok =
+        cli_json_put(o, "sluice", json_string(sluice_version())) &&
+        cli_json_put(o, "llama_cpp", json_string(SLUICE_LLAMA_VERSION)) &&
+        cli_json_put(o, "architecture", cli_json_text(s->gguf->architecture)) &&
+        cli_json_put(o, "mode", cli_json_text(r->mode)) && cli_json_put(o, "streaming", json_boolean(streams(r))) &&
+        cli_json_put(o, "lossless", json_boolean(cli_session_lossless(s))) &&
+        cli_json_put(o, "text", json_stringn(text, n_text)) &&
+        cli_json_put(o, "stop", json_string(stop_name(r->made.stop))) &&
+        cli_json_count(o, "tokens_generated", r->made.tokens) &&
+        cli_json_put(o, "temperature", json_real(s->config->temp)) &&
+        cli_json_count(o, "seed", s->params.sampling.seed) && cli_json_put(o, "load_seconds", json_real(s->load_s)) &&
+        cli_json_put(o, "first_token_seconds", json_real(r->first_token_s)) &&
+        cli_json_count(o, "restored_tokens", r->restored) && cli_json_count(o, "ubatch", s->params.n_ubatch) &&
+        cli_json_put(o, "ubatch_chosen", json_boolean(s->config->n_ubatch == 0)) &&
+        cli_json_put(o, "prompt", cli_phase_json(&r->prompt, streams(r))) &&
+        cli_json_put(o, "generation", cli_phase_json(&r->generation, streams(r))) &&
+        cli_json_count(o, "peak_memory_bytes", r->peak_bytes) &&
+        cli_json_put(o, "cgroup_peak_bytes",
+                     r->cgroup_peak_bytes ? json_integer((json_int_t)r->cgroup_peak_bytes) : json_null());
     if (streams(r)) {
         ok = ok && cli_json_put(o, "cache", cli_cache_json(&r->total)) &&
              cli_json_put(o, "plan", cli_plan_json(&r->plan));

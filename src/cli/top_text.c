@@ -8,6 +8,7 @@
  * ASCII only: every terminal shows it, and a path that holds escape sequences does nothing.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +26,10 @@ struct page {
     int n;                   /* lines so far */
 };
 
+/* Always a number that can be printed, in JSON too: the file may say that a step took no time to speak of. */
 static double ratio(double a, double b) {
-    return b > 0 ? a / b : 0;
+    const double x = b > 0 ? a / b : 0;
+    return isfinite(x) ? x : 0;
 }
 
 /* Add a line, cut to the width, of printable characters. */

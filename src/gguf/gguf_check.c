@@ -112,6 +112,13 @@ static uint64_t read_integer(struct sluice_gguf_reader *r, uint32_t type) {
     return v;
 }
 
+/* A text that is printed: what a terminal would obey becomes a question mark. */
+static void disarm(char *text) {
+    for (; *text; text++) {
+        *text = (unsigned char)*text < ' ' || *text == 127 ? '?' : *text;
+    }
+}
+
 static bool ends_with(const char *s, const char *tail) {
     size_t a = strlen(s), b = strlen(tail);
     return a >= b && strcmp(s + a - b, tail) == 0;
@@ -203,6 +210,10 @@ static int read_pair(struct check *c) {
         return sluice_error_set(c->err, SLUICE_ERR_FORMAT, "%s: damaged: a metadata key has %" PRIu64 " bytes", c->path,
                                 key_len);
     }
+    if (strlen(key) < key_len && strlen(key) < sizeof key - 1) { /* others compare keys as texts, or as bytes */
+        return sluice_error_set(c->err, SLUICE_ERR_FORMAT, "%s: damaged: there is a zero byte in metadata key %s",
+                                c->path, key);
+    }
     if (type == GGUF_TYPE_ARRAY) {
         return read_array(c, key);
     }
@@ -218,8 +229,10 @@ static int read_pair(struct check *c) {
         char ignored[1];
         if (c->shard == 0 && strcmp(key, "general.architecture") == 0) {
             sluice_gguf_reader_string(r, c->g->architecture, sizeof c->g->architecture);
+            disarm(c->g->architecture);
         } else if (c->shard == 0 && strcmp(key, "general.name") == 0) {
             sluice_gguf_reader_string(r, c->g->name, sizeof c->g->name);
+            disarm(c->g->name);
         } else {
             sluice_gguf_reader_string(r, ignored, sizeof ignored);
         }
@@ -279,6 +292,10 @@ static int read_tensor(struct check *c, struct sluice_gguf_tensor *t) {
         return sluice_error_set(c->err, SLUICE_ERR_FORMAT,
                                 "%s: damaged: a tensor has a name of %" PRIu64 " bytes and %" PRIu32 " dimensions",
                                 c->path, len, t->n_dims);
+    }
+    if (strlen(t->name) < len) {
+        return sluice_error_set(c->err, SLUICE_ERR_FORMAT, "%s: damaged: there is a zero byte in the name of tensor %s",
+                                c->path, t->name);
     }
     for (uint32_t i = 0; i < 4; i++) {
         t->ne[i] = i < t->n_dims ? sluice_gguf_reader_u64(r) : 1;

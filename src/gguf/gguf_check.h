@@ -50,7 +50,7 @@ struct sluice_gguf_number {
 
 struct sluice_gguf {
     char architecture[64];                 /* general.architecture; "" when the file has none */
-    char name[128];                        /* general.name, cut to fit; "" when the file has none */
+    char name[128];                        /* general.name, cut to fit, likewise. Control characters of both are ? */
     struct sluice_gguf_number layers;      /* <arch>.block_count */
     struct sluice_gguf_number context;     /* <arch>.context_length, tokens */
     struct sluice_gguf_number experts;     /* <arch>.expert_count, per layer */

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "backend/demand.h"
+#include "runner/headers.h"
 #include "runner/heard.h"
 #include "runner/internal.h"
 #include "runner/ubatch.h"
@@ -140,45 +141,11 @@ static int standin_make(struct standin *s, const struct sluice_gguf *g, struct s
 
 /* ---- the bank, from headers ------------------------------------------------------------------- */
 
-/* Enter every expert tensor, with the alignment of the file systems that the files are on. */
-static int bank_of(struct bank *b, const struct sluice_gguf *g, const struct sluice_info *info,
-                   struct sluice_error *err) {
-    int rc = 0;
-    uint32_t *file = calloc(g->n_shards, sizeof *file);
-    uint32_t open_files = 0;
-    if (!file) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
-    }
-    for (; rc == 0 && open_files < g->n_shards; open_files++) {
-        const struct sluice_gguf_shard *s = &g->shards[open_files];
-        const int fd = open(s->path, O_RDONLY | O_CLOEXEC);
-        rc = fd < 0 ? sluice_error_set(err, SLUICE_ERR_IO, "%s: %s", s->path, strerror(errno))
-                    : bank_add_file(b, fd, s->path, true, &file[open_files], err);
-        if (fd >= 0) {
-            close(fd);
-        }
-        if (rc == 0) { /* what is not there yet will be */
-            struct stream_file *io = &b->files[file[open_files]]->io;
-            io->size = io->size < s->whole ? s->whole : io->size;
-        }
-    }
-    for (size_t i = 0; rc == 0 && i < g->n_tensors; i++) {
-        const struct sluice_gguf_tensor *t = &g->tensors[i];
-        uint32_t id;
-        if (sluice_info_streams(t, info->experts)) {
-            rc = bank_add_tensor(b, file[t->shard], 1, t->name, t->offset, t->bytes / t->ne[2], (uint32_t)t->ne[2],
-                                 (uint32_t)info->top_k_max, &id, err);
-        }
-    }
-    free(file);
-    return rc; /* bank_free closes the files */
-}
-
 int sluice_dry_cut(const struct sluice_gguf *g, const struct sluice_info *info, uint64_t budget, uint64_t *bytes,
                    struct sluice_error *err) {
     struct bank bank;
     bank_init(&bank);
-    int rc = bank_of(&bank, g, info, err);
+    int rc = sluice_bank_of_headers(&bank, g, info, err);
     rc = rc ? rc : slots_measure(&bank, budget, bytes, err);
     bank_free(&bank);
     return rc;
@@ -190,7 +157,7 @@ static int demand_of(struct plan_demand *d, const struct sluice_dry_params *p, s
     *d = (struct plan_demand){.dense = p->info->dense_bytes, .dense_mapped = p->settings->dense == SLUICE_DENSE_MMAP};
     int rc = 0;
     if (p->info->expert_tensors) {
-        rc = bank_of(&bank, p->gguf, p->info, err);
+        rc = sluice_bank_of_headers(&bank, p->gguf, p->info, err);
         rc = rc ? rc : demand_of_bank(&bank, d, err);
     }
     bank_free(&bank);

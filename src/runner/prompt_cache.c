@@ -146,17 +146,6 @@ static int make_facts(struct sluice_prompt_cache *c, struct sluice_error *err) {
     return 0;
 }
 
-/* Why is a file with these facts not ours? */
-static void refuse_facts(struct sluice_prompt_cache *c) {
-    const char *a = c->facts, *b = c->parts.facts;
-    size_t line = 0, n = c->n_facts < c->parts.n_facts ? c->n_facts : c->parts.n_facts;
-    for (size_t i = 0; i < n && a[i] == b[i]; i++) {
-        line = a[i] == '\n' ? i + 1 : line;
-    }
-    snprintf(c->refused, sizeof c->refused, "%s: not used, it was made with another %.*s", c->path,
-             (int)strcspn(a + line, "="), a + line);
-}
-
 int sluice_prompt_cache_open(struct sluice_prompt_cache **out, struct sluice_runner *r, const char *path,
                              struct sluice_error *err) {
     struct sluice_error why;
@@ -177,10 +166,9 @@ int sluice_prompt_cache_open(struct sluice_prompt_cache **out, struct sluice_run
         if (!absent) {
             snprintf(c->refused, sizeof c->refused, "%.400s: the prompt is read from its start", why.message);
         }
-    } else if (c->parts.n_facts != c->n_facts || memcmp(c->parts.facts, c->facts, c->n_facts) != 0) {
-        refuse_facts(c);
-    } else if (c->parts.n_tokens == 0 || c->parts.n_logits != sluice_runner_n_vocab(r)) {
-        snprintf(c->refused, sizeof c->refused, "%s: not used, it holds no prompt of this model", path);
+    } else {
+        (void)sluice_prompt_parts_fit(&c->parts, c->facts, c->n_facts, sluice_runner_n_vocab(r), c->path, c->refused,
+                                      sizeof c->refused);
     }
     if (c->refused[0]) {
         sluice_prompt_file_close(c->file);
@@ -204,11 +192,7 @@ const char *sluice_prompt_cache_refused(const struct sluice_prompt_cache *c) {
 
 /* How many tokens are the same. */
 static uint64_t same_tokens(const struct sluice_prompt_cache *c, const int32_t *tokens, size_t n) {
-    uint64_t i = 0;
-    while (c->file && i < n && i < c->parts.n_tokens && tokens[i] == c->parts.tokens[i]) {
-        i++;
-    }
-    return i;
+    return c->file ? sluice_prompt_parts_same(&c->parts, tokens, n) : 0;
 }
 
 uint64_t sluice_prompt_cache_match(const struct sluice_prompt_cache *c, const int32_t *tokens, size_t n) {

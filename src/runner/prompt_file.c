@@ -281,6 +281,36 @@ void sluice_prompt_file_close(struct sluice_prompt_file *f) {
     free(f);
 }
 
+/* ---- what it is of use for -------------------------------------------------------------------- */
+
+bool sluice_prompt_parts_fit(const struct sluice_prompt_parts *parts, const char *facts, size_t n_facts,
+                             uint64_t n_logits, const char *path, char *why, size_t cap) {
+    if (parts->n_facts != n_facts || memcmp(parts->facts, facts, n_facts) != 0) {
+        /* The first line that is not the same: the run's own, whose key says what differs. */
+        const size_t n = n_facts < parts->n_facts ? n_facts : (size_t)parts->n_facts;
+        size_t line = 0;
+        for (size_t i = 0; i < n && facts[i] == parts->facts[i]; i++) {
+            line = facts[i] == '\n' ? i + 1 : line;
+        }
+        snprintf(why, cap, "%s: not used, it was made with another %.*s", path, (int)strcspn(facts + line, "="),
+                 facts + line);
+        return false;
+    }
+    if (parts->n_tokens == 0 || parts->n_logits != n_logits) {
+        snprintf(why, cap, "%s: not used, it holds no prompt of this model", path);
+        return false;
+    }
+    return true;
+}
+
+uint64_t sluice_prompt_parts_same(const struct sluice_prompt_parts *parts, const int32_t *tokens, size_t n) {
+    uint64_t i = 0;
+    while (i < n && i < parts->n_tokens && tokens[i] == parts->tokens[i]) {
+        i++;
+    }
+    return i;
+}
+
 int sluice_prompt_file_possible(const char *path, struct sluice_error *err) {
     char copy[PATH_MAX];
     struct stat st;

@@ -7,6 +7,7 @@
 #define SLUICE_RUNNER_PROMPT_FILE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "sluice.h"
@@ -45,6 +46,16 @@ int sluice_prompt_file_commit(struct sluice_prompt_file *f, struct sluice_error 
 
 /* Close it; what was not committed leaves no trace. NULL is fine. */
 void sluice_prompt_file_close(struct sluice_prompt_file *f);
+
+/*
+ * Is what a verified file holds of use to a run with these facts (text of n_facts bytes with a terminator) and so many
+ * logits? False: why[cap] says why not, in one line that names `path`.
+ */
+bool sluice_prompt_parts_fit(const struct sluice_prompt_parts *parts, const char *facts, size_t n_facts,
+                             uint64_t n_logits, const char *path, char *why, size_t cap);
+
+/* How many of the n tokens it begins with. */
+uint64_t sluice_prompt_parts_same(const struct sluice_prompt_parts *parts, const int32_t *tokens, size_t n);
 
 /* Could a file be put there? SLUICE_ERR_IO with the reason when not. */
 int sluice_prompt_file_possible(const char *path, struct sluice_error *err);

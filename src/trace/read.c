@@ -43,6 +43,13 @@ static int read_fail(const struct reader *r, const char *what) {
     return sluice_fail(r->err, SLUICE_ERR_FORMAT, "%s:%" PRIu64 ": %s", r->path, r->line, what);
 }
 
+/* Texts of the head are printed: what a terminal would obey becomes a question mark. */
+static void disarm(char *text) {
+    for (; *text; text++) {
+        *text = (unsigned char)*text < ' ' || *text == 127 ? '?' : *text;
+    }
+}
+
 /* The next line. *more: there was one. */
 static int read_line(struct reader *r, bool *more) {
     *more = false;
@@ -161,6 +168,7 @@ static void comment_word(const char *text, const char *key, char *out, size_t ca
     if (p) {
         p += n;
         snprintf(out, cap, "%.*s", (int)strcspn(p, " "), p);
+        disarm(out);
     }
 }
 
@@ -175,6 +183,7 @@ static int read_model(struct reader *r) {
         return read_fail(r, "no arch= after model=");
     }
     snprintf(h->model, sizeof h->model, "%.*s", (int)(end - path), path);
+    disarm(h->model);
     comment_word(end, "arch", h->arch, sizeof h->arch);
     uint64_t n_layer = 0, n_expert = 0, used = 0;
     bool a, b, c;

@@ -21,7 +21,7 @@
 
 /* Room for n bundles. False: no memory. */
 static bool map_reserve(struct window_map *m, uint32_t n) {
-    if (n <= m->cap) {
+    if (m->cap && n <= m->cap) { /* a layer may have no experts, but there are always arrays */
         return true;
     }
     const uint32_t cap = n < 4096 ? 4096 : n + n / 2;
