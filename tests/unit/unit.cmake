@@ -17,7 +17,7 @@ target_include_directories(sluice_checked PUBLIC ${CMAKE_CURRENT_LIST_DIR})
 
 # Temporary files lie in the build tree: direct I/O needs a file system on a disk, which /tmp need not be.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
-foreach(unit event file bank policy slots lanes idle uring engine resize foresee guess shadow limits ledger predict settings timing csv stat trace replay bench_stats bench_csv machine quality
+foreach(unit event file direct bank policy slots lanes idle uring engine resize foresee guess shadow limits ledger predict settings timing csv stat trace replay bench_stats bench_csv machine quality
     address window window_http window_events)
     add_executable(unit-${unit} ${CMAKE_CURRENT_LIST_DIR}/test_${unit}.c)
     target_link_libraries(unit-${unit} PRIVATE sluice_checked)
@@ -32,7 +32,17 @@ foreach(unit window_http window_events)
     target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/window_fixture.c)
 endforeach()
 # These stand in for functions of liburing or the C library, and call the library's.
-target_link_libraries(unit-uring PRIVATE ${CMAKE_DL_LIBS})
+foreach(unit uring direct)
+    target_link_libraries(unit-${unit} PRIVATE ${CMAKE_DL_LIBS})
+endforeach()
+# Pages of other sizes; also of what src/backend maps, which needs no ggml. Sanitizers have their own idea of pages.
+if(NOT SLUICE_SANITIZE)
+    add_executable(unit-page ${CMAKE_CURRENT_LIST_DIR}/test_page.c ${CMAKE_CURRENT_LIST_DIR}/../gates/pagesize.c
+        ${CMAKE_SOURCE_DIR}/src/backend/pages.c ${CMAKE_SOURCE_DIR}/src/backend/dense.c ${CMAKE_SOURCE_DIR}/src/backend/maps.c)
+    target_link_libraries(unit-page PRIVATE sluice_checked ${CMAKE_DL_LIBS})
+    add_test(NAME unit-page COMMAND unit-page WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
+    set_tests_properties(unit-page PROPERTIES LABELS unit TIMEOUT 600)
+endif()
 foreach(unit engine resize foresee shadow)
     target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/engine_fixture.c)
     target_link_libraries(unit-${unit} PRIVATE ${CMAKE_DL_LIBS})
