@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../gates/pagesize.h"
+#include "pagesize.h"
 #include "backend/dense.h"
 #include "backend/maps.h"
 #include "backend/pages.h"

@@ -39,6 +39,7 @@ endforeach()
 if(NOT SLUICE_SANITIZE)
     add_executable(unit-page ${CMAKE_CURRENT_LIST_DIR}/test_page.c ${CMAKE_CURRENT_LIST_DIR}/../gates/pagesize.c
         ${CMAKE_SOURCE_DIR}/src/backend/pages.c ${CMAKE_SOURCE_DIR}/src/backend/dense.c ${CMAKE_SOURCE_DIR}/src/backend/maps.c)
+    target_include_directories(unit-page PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../gates)
     target_link_libraries(unit-page PRIVATE sluice_checked ${CMAKE_DL_LIBS})
     add_test(NAME unit-page COMMAND unit-page WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
     set_tests_properties(unit-page PROPERTIES LABELS unit TIMEOUT 600)
