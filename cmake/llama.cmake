@@ -49,6 +49,9 @@ else()
     target_link_directories(llama_ggml INTERFACE ${SLUICE_LLAMA_BIN})
     target_link_libraries(llama_ggml INTERFACE ggml ggml-base)
     target_link_libraries(llama_llama INTERFACE llama)
+    if(CMAKE_CROSSCOMPILING) # with a sysroot the linker looks for libraries of libraries inside it
+        target_link_options(llama_ggml INTERFACE LINKER:-rpath-link,${SLUICE_LLAMA_BIN})
+    endif()
     # One directory for all: the libraries are found where they were built.
     list(APPEND CMAKE_BUILD_RPATH ${SLUICE_LLAMA_BIN})
     list(APPEND CMAKE_INSTALL_RPATH ${SLUICE_LLAMA_BIN})

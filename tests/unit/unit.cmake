@@ -7,6 +7,7 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
 file(GLOB unit_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/stream/*.c ${CMAKE_SOURCE_DIR}/src/plan/*.c
     ${CMAKE_SOURCE_DIR}/src/trace/*.c ${CMAKE_SOURCE_DIR}/src/bench/*.c ${CMAKE_SOURCE_DIR}/src/window/*.c)
+list(REMOVE_ITEM unit_sources ${CMAKE_SOURCE_DIR}/src/stream/lanes_no_uring.c)
 # Of src/runner the parts that know no llama.cpp.
 list(APPEND unit_sources ${CMAKE_SOURCE_DIR}/src/runner/quality.c ${CMAKE_SOURCE_DIR}/src/runner/reference.c)
 add_library(sluice_checked STATIC ${unit_sources} ${CMAKE_CURRENT_LIST_DIR}/unit.c)
@@ -25,6 +26,11 @@ foreach(unit event file direct bank policy slots lanes idle uring engine resize 
     # The timeout only ends a hang; no test looks at a clock.
     set_tests_properties(unit-${unit} PROPERTIES LABELS unit TIMEOUT 600)
 endforeach()
+# What builds without liburing have in its place; it wins over the library's.
+add_executable(unit-no-uring ${CMAKE_CURRENT_LIST_DIR}/test_no_uring.c ${CMAKE_SOURCE_DIR}/src/stream/lanes_no_uring.c)
+target_link_libraries(unit-no-uring PRIVATE sluice_checked)
+add_test(NAME unit-no-uring COMMAND unit-no-uring WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
+set_tests_properties(unit-no-uring PROPERTIES LABELS unit TIMEOUT 600)
 foreach(unit lanes idle)
     target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/lanes_fixture.c)
 endforeach()
