@@ -6,7 +6,7 @@
 set -euo pipefail
 
 build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev libmicrohttpd-dev liburing-dev libncurses-dev libxxhash-dev)
-test=(libcmocka-dev curl clang-format util-linux procps chromium)
+test=(libcmocka-dev curl clang-format util-linux procps chromium bindfs fuse3 gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user)
 
 case ${1:-} in
 build) packages=("${build[@]}") ;;
