@@ -481,7 +481,7 @@ gate_fuse() {
 
 # Decode and small micro-batches, some architectures, the types whose kernels ARM has of its own.
 gate_aarch64() {
-    local name t n few="--prefill 11 --ubatch 5 --decode 4"
+    local name t n few="--prefill 11 --ubatch 5 --decode 4 --threads 1" two="--prefill 11 --ubatch 5 --decode 4"
     fixtures
     for name in qwen3moe-moe gpt-oss-moe deepseek2-moe llama4-moe qwen3next-moe; do
         model=$archs/$name.gguf
@@ -499,7 +499,7 @@ gate_aarch64() {
     mkmoe odd --layers 2 --ff 96 --type-gate-up MXFP4 --type-down Q8_0 --misalign 32 || return 0
     for n in SLUICE_KERNEL=reference SLUICE_DIRECT_IO=0 SLUICE_DENSE=mmap SLUICE_IO=uring; do
         # shellcheck disable=SC2086
-        check "odd slices" "$(third_cache "$model") $n" "streams evicts hits" $few "$model"
+        check "odd slices" "$(third_cache "$model") $n" "streams evicts hits" $two "$model"
     done
     check "odd slices, two sequences" "$(third_cache "$model")" "streams evicts hits" --seqs 2 "$model"
     check "odd slices, many rows" "$(third_cache "$model")" "streams evicts hits" --prefill 70 --decode 1 "$model"
