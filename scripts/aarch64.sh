@@ -21,6 +21,7 @@ dir=${1:-$root/build-aarch64}
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sluice
+mkdir -p "$cache"
 
 say() { printf 'aarch64: %s\n' "$*" >&2; }
 skip() { say "SKIPPED: $*"; exit 77; }
