@@ -9,7 +9,8 @@
 # Prints `source=DIR`, `build=DIR` and `version=V` on standard output; everything else goes to standard error.
 # KIND is `native` (upstream's default: shared, CPU backend linked in) or `dl` (backends loaded at
 # run time, as upstream's release binaries and npm's prebuilt set are) or `tsan` (libraries only,
-# built with ThreadSanitizer and without OpenMP, whose barriers the sanitizer cannot see).
+# built with ThreadSanitizer and without OpenMP, whose barriers the sanitizer cannot see) or `arm64`
+# (libraries only, for 64-bit ARM by the cross compiler; scripts/aarch64.sh).
 # SLUICE_LLAMA_SOURCE=DIR uses that checkout instead of the fetched one.
 #
 # The source comes from the npm package node-llama-cpp: it carries a git bundle of the release, and
@@ -103,22 +104,37 @@ build() { # build KIND TARGET...
     case $kind in
     native) options+=(-DCMAKE_BUILD_TYPE=Release) ;;
     dl) options+=(-DCMAKE_BUILD_TYPE=Release -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DGGML_CPU_ALL_VARIANTS=OFF) ;;
+    # What phones of the last years have. Without OpenMP, as many builds for phones are.
+    arm64) options+=(-DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=OFF -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod+fp16
+        -DGGML_OPENMP=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF) ;;
     tsan) options+=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DGGML_OPENMP=OFF -DLLAMA_SANITIZE_THREAD=ON -DGGML_SANITIZE_THREAD=ON) ;;
     *) die "unknown kind $kind" ;;
     esac
-    if [ "$kind" != dl ] && tiles_are_broken; then
+    local compiler=${CC:-cc} toolchain=
+    if [ "$kind" = arm64 ]; then
+        compiler=aarch64-linux-gnu-gcc
+        toolchain=$(cd "$(dirname "$0")/../cmake" && pwd)/aarch64.cmake
+        command -v "$compiler" >/dev/null || die "$compiler is needed: apt-get install gcc-aarch64-linux-gnu g++-aarch64-linux-gnu"
+        unset SLUICE_SYSROOT
+    elif [ "$kind" != dl ] && tiles_are_broken; then
         say "this compiler cannot use the processor's AMX tiles: built without them"
         options+=(-DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__)
     fi
     local key
     key=$({
         echo "$LLAMA_VERSION $source_dir ${options[*]}"
-        ${CC:-cc} --version | head -n 1
-        [ "$kind" = dl ] || ${CC:-cc} -march=native -Q --help=target
+        $compiler --version | head -n 1
+        case $kind in dl | arm64) ;; *) $compiler -march=native -Q --help=target ;; esac
+        [ -z "$toolchain" ] || cat "$toolchain"
     } | sha256sum | cut -c1-12)
     build_dir=$cache/build-$LLAMA_VERSION-$kind-$key
     exec 9>"$build_dir.lock" # the source is there; others need only wait for the same build
     flock 9
+    if [ -n "$toolchain" ]; then
+        # A copy beside the build, which outlives this checkout.
+        cmp -s "$toolchain" "$build_dir.cmake" || cp "$toolchain" "$build_dir.cmake"
+        options+=(-DCMAKE_TOOLCHAIN_FILE="$build_dir.cmake")
+    fi
     local stamp
     for stamp in "$@"; do
         if [ ! -f "$build_dir/.built-$stamp" ]; then

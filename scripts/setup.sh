@@ -7,7 +7,7 @@ set -euo pipefail
 
 build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev libmicrohttpd-dev liburing-dev libncurses-dev libxxhash-dev)
 deb=(dpkg-dev)
-test=(dpkg-dev man-db mandoc mmdebstrap libcmocka-dev curl clang-format util-linux procps chromium clang libclang-rt-dev)
+test=(dpkg-dev man-db mandoc mmdebstrap libcmocka-dev curl clang-format util-linux procps chromium clang libclang-rt-dev bindfs fuse3 gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user)
 
 case ${1:-} in
 build) packages=("${build[@]}") ;;

@@ -34,10 +34,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "backend/maps.h"
 #include "stream/error.h"
+#include "stream/page.h"
 
 enum {
     DENSE_PIECE = 4 << 20,  /* bytes of one read: large enough for a disk's bandwidth, many enough to share */
@@ -45,10 +45,6 @@ enum {
     DENSE_THREADS_MAX = 64, /* readers */
     DENSE_SAME_TENSOR = 8,  /* bytes: GGUF aligns tensors to a multiple of it, so a smaller gap holds none */
 };
-
-static uintptr_t dense_page(void) {
-    return (uintptr_t)sysconf(_SC_PAGESIZE);
-}
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
@@ -155,7 +151,6 @@ struct dense_fill {
 /* The pages that noted weights touch, as far as they still are the file's. */
 static int dense_plan(const struct dense *d, const struct dense_map *m, struct dense_runs *runs,
                       struct sluice_error *err) {
-    const uintptr_t page = dense_page();
     struct pages_range *part = NULL;
     size_t n_parts = 0, k = 0;
     if (!maps_parts(&m->id, m->start, m->file->size, &part, &n_parts)) {
@@ -163,9 +158,9 @@ static int dense_plan(const struct dense *d, const struct dense_map *m, struct d
     }
     int rc = SLUICE_OK;
     for (size_t i = 0; i < d->noted.n && rc == SLUICE_OK;) {
-        uintptr_t from = (uintptr_t)d->noted.range[i].start / page * page, to = from;
-        for (; i < d->noted.n && (uintptr_t)d->noted.range[i].start / page * page <= to; i++) {
-            const uintptr_t end = ((uintptr_t)d->noted.range[i].start + d->noted.range[i].len + page - 1) / page * page;
+        uintptr_t from = stream_page_down((uintptr_t)d->noted.range[i].start), to = from;
+        for (; i < d->noted.n && stream_page_down((uintptr_t)d->noted.range[i].start) <= to; i++) {
+            const uintptr_t end = stream_page_up((uintptr_t)d->noted.range[i].start + d->noted.range[i].len);
             to = end > to ? end : to;
         }
         for (; k < n_parts && (uintptr_t)part[k].start + part[k].len <= from; k++) {
@@ -197,7 +192,7 @@ static int dense_plan(const struct dense *d, const struct dense_map *m, struct d
  */
 static bool dense_stage(struct dense_run *r, const struct dense_map *m) {
     const uint64_t align = m->file->align, offset = (uint64_t)(r->at - m->start);
-    const uintptr_t page = dense_page();
+    const uintptr_t page = stream_page_size();
     r->from = offset / align * align;
     const uint64_t end = (offset + r->len + align - 1) / align * align;
     r->size = (size_t)(end - r->from);
@@ -362,7 +357,6 @@ static void dense_fence_pages(struct dense *d, const struct pages_range *part, s
 }
 
 void dense_fence(struct dense *d, const struct dense_map *m) {
-    const uintptr_t page = dense_page();
     struct pages_range *part = NULL;
     size_t n_parts = 0;
     if (!maps_parts(&m->id, m->start, m->file->size, &part, &n_parts)) {
@@ -378,7 +372,7 @@ void dense_fence(struct dense *d, const struct dense_map *m) {
         for (i++; i < m->n_experts && m->experts[i].start - to < DENSE_SAME_TENSOR; i++) {
             to = m->experts[i].start + m->experts[i].len;
         }
-        const uintptr_t a = ((uintptr_t)from + page - 1) / page * page, b = (uintptr_t)to / page * page;
+        const uintptr_t a = stream_page_up((uintptr_t)from), b = stream_page_down((uintptr_t)to);
         if (a < b && !list_meets(&d->noted, (const char *)a, (const char *)b) &&
             !list_meets(&d->plain, (const char *)a, (const char *)b)) {
             dense_fence_pages(d, part, n_parts, a, b);

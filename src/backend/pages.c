@@ -19,7 +19,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
+
+#include "stream/page.h"
 
 static int pages_order(const void *a, const void *b) {
     const struct pages_range *x = a, *y = b;
@@ -30,8 +31,8 @@ static int pages_order(const void *a, const void *b) {
 enum { PAGES_PIECE = 128 << 10 };
 
 /* Ask for all pages that [from, to) touches. */
-static void pages_want(const char *from, const char *to, uintptr_t page) {
-    uintptr_t at = (uintptr_t)from / page * page;
+static void pages_want(const char *from, const char *to) {
+    uintptr_t at = stream_page_down((uintptr_t)from);
     while (at < (uintptr_t)to) {
         const uintptr_t left = (uintptr_t)to - at;
         madvise((void *)at, left < PAGES_PIECE ? left : PAGES_PIECE, MADV_WILLNEED);
@@ -40,15 +41,14 @@ static void pages_want(const char *from, const char *to, uintptr_t page) {
 }
 
 void pages_advise(int fd, char *start, uint64_t size, struct pages_range *experts, size_t n, bool drop, bool want) {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     char *const end = start + size;
     if (n) { /* of a file whose experts were all refused there are none, and no array */
         qsort(experts, n, sizeof *experts, pages_order);
     }
     for (size_t i = 0; i < n && drop; i++) {
         /* Whole pages only: the first and the last one are shared with neighbours, which may be dense. */
-        const uintptr_t from = ((uintptr_t)experts[i].start + page - 1) / page * page;
-        const uintptr_t to = ((uintptr_t)experts[i].start + experts[i].len) / page * page;
+        const uintptr_t from = stream_page_up((uintptr_t)experts[i].start);
+        const uintptr_t to = stream_page_down((uintptr_t)experts[i].start + experts[i].len);
         /* Unmap first: the kernel keeps pages that somebody has mapped. */
         if (to > from && madvise((void *)from, to - from, MADV_DONTNEED) == 0) {
             posix_fadvise(fd, (off_t)(from - (uintptr_t)start), (off_t)(to - from), POSIX_FADV_DONTNEED);
@@ -56,10 +56,10 @@ void pages_advise(int fd, char *start, uint64_t size, struct pages_range *expert
     }
     const char *at = start;
     for (size_t i = 0; i < n && want; i++) {
-        pages_want(at, experts[i].start, page);
+        pages_want(at, experts[i].start);
         at = experts[i].start + experts[i].len;
     }
     if (want) {
-        pages_want(at, end, page);
+        pages_want(at, end);
     }
 }

@@ -107,7 +107,7 @@ static void nap(int pidfd) {
     if (pidfd >= 0) {
         struct pollfd p = {.fd = pidfd, .events = POLLIN};
         poll(&p, 1, TICK_MS);
-    } else { /* kernels before 5.3 */
+    } else { /* kernels before 5.3, and Android */
         const struct timespec t = {.tv_nsec = 20 * 1000 * 1000};
         nanosleep(&t, NULL);
     }
@@ -118,7 +118,11 @@ static int watch(const struct bench_child *c, pid_t pid, struct bench_ended *out
     const double begin = clock_seconds();
     double asked = 0;
     int status = 0;
+#ifdef __ANDROID__ /* older releases kill a program that makes a system call they do not list */
+    const int pidfd = -1;
+#else
     const int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+#endif
     for (;;) {
         const pid_t got = waitpid(pid, &status, WNOHANG);
         const double now = clock_seconds();

@@ -22,7 +22,7 @@ static uint64_t memory_of(uint64_t pid) {
         }
         fclose(f);
     }
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE); /* the kernel's unit there */
 }
 
 static void complain(struct top_list *l, const char *dir, const char *name, const char *why) {

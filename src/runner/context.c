@@ -13,6 +13,12 @@
 #include "runner/internal.h"
 #include "runner/ubatch.h"
 
+void sluice_runner_trim(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 /* llama.cpp polls this between the nodes of a graph. */
 static bool on_abort(void *user) {
     return sluice_runner_interrupted(user);
@@ -62,7 +68,7 @@ static int context_choose(struct sluice_runner *r, uint64_t tokens, struct sluic
         if (r->ctx) {
             llama_free(r->ctx);
             r->ctx = NULL;
-            malloc_trim(0); /* or the smaller buffers' plan would count what the larger ones left behind */
+            sluice_runner_trim(); /* or the smaller buffers' plan would count what the larger ones left behind */
         }
         wish = next;
     }

@@ -20,7 +20,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,7 +197,7 @@ static int choose(struct sluice_runner *r, const struct sluice_dry_params *p, st
         }
         llama_free(r->ctx);
         r->ctx = NULL;
-        malloc_trim(0);
+        sluice_runner_trim();
         if (next >= wish) {
             return 0;
         }

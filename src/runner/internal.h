@@ -51,4 +51,7 @@ struct llama_context *sluice_context_new(struct sluice_runner *r, uint32_t n_uba
 /* The sampler chain for these settings; NULL when there is no memory. */
 struct llama_sampler *sluice_sampler_new(const struct sluice_sampling *s, const struct llama_vocab *vocab);
 
+/* Give back to the kernel what malloc keeps for later, where the C library can (bionic and musl cannot). */
+void sluice_runner_trim(void);
+
 #endif

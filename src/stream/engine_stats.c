@@ -155,7 +155,7 @@ uint32_t engine_groups(struct engine *e, struct engine_group *out, uint32_t cap,
     uint32_t n = 0;
     pthread_mutex_lock(&e->lock);
     *arena = (struct engine_arena){.budget = e->budget,
-                                   .align = 4096,
+                                   .align = STREAM_FILE_ALIGN,
                                    .n_groups = e->bank.n_groups,
                                    .cuts = atomic_load_explicit(&e->cuts, memory_order_relaxed)};
     for (uint32_t i = 0; i < e->bank.n_files; i++) {

@@ -7,9 +7,14 @@
  * fast on memory-limited machines.
  *
  * Why verify: some file systems accept O_DIRECT and return wrong bytes (FUSE on phones), others
- * refuse at the first read, others only at the odd tail of a file. So at open a few blocks spread
- * over the file are read both ways and compared; any difference, and this file is read buffered,
+ * refuse at the first read, others only at the odd tail of a file. So at open blocks and longer pieces
+ * spread over the file are read both ways and compared; any difference, and this file is read buffered,
  * which the mode line says. A wrong weight makes wrong text, the worst failure there is.
+ *
+ * A comparison is a sample. Where files are served by a process (FUSE: a phone's shared storage, sshfs, also
+ * virtiofs) or by the layer that phones had before it (sdcardfs), what direct reads return is up to that process,
+ * at open and later, and wrong weights were seen there. These are read buffered whatever the comparison would say:
+ * the bytes pass through another process anyway, so little is lost.
  *
  * All lanes share one descriptor: pread does not touch the file position, so it takes no lock there.
  *
@@ -25,31 +30,56 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "stream/error.h"
 
 enum {
-    FILE_ALIGN_DEFAULT = 4096, /* when the kernel does not tell; also what most disks want */
-    FILE_ALIGN_MAX = 1 << 20,  /* a larger claim is not believed */
-    FILE_VERIFY_BLOCKS = 9,    /* blocks compared at open, spread evenly, first and last included */
+    FILE_ALIGN_MAX = 1 << 20,        /* bytes; a larger claim is not believed */
+    FILE_ALIGN_GUESS_MAX = 64 << 10, /* bytes; the same, where the file system only names its block size */
+    FILE_VERIFY_PLACES = 9,          /* compared at open, spread evenly, first and last block included */
+    FILE_VERIFY_LONG = 256 << 10,    /* bytes; every third of them is so long, the others are one block */
+    FILE_FUSE_MAGIC = 0x65735546,    /* what statfs calls FUSE, virtiofs and fuseblk included */
+    FILE_SDCARDFS_MAGIC = 0x5dca2df5,
 };
 
-/* The alignment that direct reads need here, by statx where the kernel tells (Linux 6.1). */
-static uint32_t file_alignment(int fd) {
-    uint32_t align = FILE_ALIGN_DEFAULT;
-#ifdef STATX_DIOALIGN
+/*
+ * The alignment that direct reads need here: by statx where the kernel tells (Linux 6.1). Where it does not, a file
+ * system with larger blocks than usual wants whole ones (F2FS with pages of 16 KiB). Older Android has no statx, and
+ * a program that makes the system call all the same is killed there.
+ */
+static uint32_t file_alignment(int fd, const struct stat *st) {
+    uint32_t told = 0, most = FILE_ALIGN_MAX;
+#if defined(STATX_DIOALIGN) && (!defined(__ANDROID__) || __ANDROID_API__ >= 30)
     struct statx sx;
     if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &sx) == 0 && (sx.stx_mask & STATX_DIOALIGN)) {
-        uint32_t a = sx.stx_dio_offset_align > sx.stx_dio_mem_align ? sx.stx_dio_offset_align : sx.stx_dio_mem_align;
-        if (a > align && a <= FILE_ALIGN_MAX && (a & (a - 1)) == 0) {
-            align = a;
-        }
+        told = sx.stx_dio_offset_align > sx.stx_dio_mem_align ? sx.stx_dio_offset_align : sx.stx_dio_mem_align;
     }
 #else
     (void)fd;
 #endif
-    return align;
+    if (told == 0) {
+        told = st->st_blksize > 0 && st->st_blksize <= FILE_ALIGN_GUESS_MAX ? (uint32_t)st->st_blksize : 0;
+        most = FILE_ALIGN_GUESS_MAX;
+    }
+    return told > STREAM_FILE_ALIGN && told <= most && (told & (told - 1)) == 0 ? told : STREAM_FILE_ALIGN;
+}
+
+/* Is this a file system whose direct reads are not to be trusted? Its name, or NULL. */
+static const char *file_untrusted(int fd) {
+    struct statfs fs;
+    if (fstatfs(fd, &fs)) {
+        return NULL;
+    }
+    switch ((uint32_t)fs.f_type) {
+    case FILE_FUSE_MAGIC:
+        return "FUSE";
+    case FILE_SDCARDFS_MAGIC:
+        return "sdcardfs";
+    default:
+        return NULL;
+    }
 }
 
 int64_t stream_file_pread(int fd, void *dst, uint64_t offset, size_t len) {
@@ -71,39 +101,58 @@ int64_t stream_file_pread(int fd, void *dst, uint64_t offset, size_t len) {
     return (int64_t)got;
 }
 
-/* Compare direct and buffered reads on blocks spread over the file. True when all agree. */
+/* Read len bytes directly; at the odd tail of a file fewer may come. Bytes, or -1 with errno. */
+static int64_t file_read_direct(const struct stream_file *f, char *dst, uint64_t offset, size_t len) {
+    size_t got = 0;
+    while (got < len) {
+        const ssize_t n = pread(f->fd_direct, dst + got, len - got, (off_t)(offset + got));
+        if (n < 0 && errno != EINTR) {
+            return -1;
+        }
+        got += n > 0 ? (size_t)n : 0;
+        if (n == 0 || got % f->align) {
+            break;
+        }
+    }
+    return (int64_t)got;
+}
+
+/* Compare direct and buffered reads of one piece. */
+static bool file_verify_piece(struct stream_file *f, char *direct, char *plain, uint64_t offset, size_t len) {
+    memset(direct, 0xa5, len); /* what a read leaves untouched must not be right by chance */
+    const int64_t want = stream_file_pread(f->fd, plain, offset, len);
+    const int64_t got = file_read_direct(f, direct, offset, len);
+    /* The odd tail may come short here, and is finished buffered later; whole blocks may not. */
+    if (want < 0 || got < 0 || got < want / f->align * f->align) {
+        snprintf(f->why_buffered, sizeof f->why_buffered, "direct reads fail (%s)",
+                 want >= 0 && got >= 0 ? "short" : strerror(errno));
+        return false;
+    }
+    if (got > want || memcmp(direct, plain, (size_t)got) != 0) {
+        snprintf(f->why_buffered, sizeof f->why_buffered, "direct reads return wrong bytes at offset %llu",
+                 (unsigned long long)offset);
+        return false;
+    }
+    return true;
+}
+
+/* Compare direct and buffered reads at places spread over the file. True when all agree. */
 static bool file_verify_direct(struct stream_file *f) {
-    const size_t block = f->align;
+    const uint64_t block = f->align, n_blocks = f->size / block + (f->size % block != 0);
+    const size_t most = FILE_VERIFY_LONG > block ? FILE_VERIFY_LONG : block;
     void *direct = NULL, *plain = NULL;
     bool ok = false;
-    if (posix_memalign(&direct, block, block) || posix_memalign(&plain, block, block)) {
+    if (posix_memalign(&direct, block, most) || posix_memalign(&plain, block, most)) {
         snprintf(f->why_buffered, sizeof f->why_buffered, "no memory to verify direct reads");
-        goto done;
-    }
-    const uint64_t n_blocks = f->size / block + (f->size % block != 0);
-    for (uint64_t i = 0; i < FILE_VERIFY_BLOCKS; i++) {
-        const uint64_t index = n_blocks ? (n_blocks - 1) / (FILE_VERIFY_BLOCKS - 1) * i : 0;
-        const uint64_t last = n_blocks ? n_blocks - 1 : 0;
-        const uint64_t offset = (i == FILE_VERIFY_BLOCKS - 1 ? last : index) * block;
-        const int64_t want = stream_file_pread(f->fd, plain, offset, block);
-        /* One request only: the odd tail may come short here and is finished buffered later. */
-        ssize_t got;
-        do {
-            got = pread(f->fd_direct, direct, block, (off_t)offset);
-        } while (got < 0 && errno == EINTR);
-        if (want < 0 || got < 0 || (got < want && offset + block <= f->size)) {
-            snprintf(f->why_buffered, sizeof f->why_buffered, "direct reads fail (%s)",
-                     got < 0 ? strerror(errno) : "short");
-            goto done;
-        }
-        if (got > want || memcmp(direct, plain, (size_t)got) != 0) {
-            snprintf(f->why_buffered, sizeof f->why_buffered, "direct reads return wrong bytes at offset %llu",
-                     (unsigned long long)offset);
-            goto done;
+    } else {
+        ok = true;
+        for (uint64_t i = 0; i < FILE_VERIFY_PLACES && n_blocks && ok; i++) {
+            const uint64_t last = n_blocks - 1, even = last / (FILE_VERIFY_PLACES - 1) * i;
+            const uint64_t index = i == FILE_VERIFY_PLACES - 1 ? last : even;
+            const uint64_t rest = (n_blocks - index) * block, len = i % 3 == 1 ? most : block;
+            ok = file_verify_piece(f, direct, plain, index * block, len < rest ? len : rest);
         }
     }
-    ok = true;
-done:
     free(direct);
     free(plain);
     return ok;
@@ -115,7 +164,7 @@ static int file_init(struct stream_file *f, int fd, const char *path, bool want_
     memset(f, 0, sizeof *f);
     f->fd = fd;
     f->fd_direct = -1;
-    f->align = FILE_ALIGN_DEFAULT;
+    f->align = STREAM_FILE_ALIGN;
     if (fstat(fd, &st)) {
         int e = errno;
         stream_file_close(f);
@@ -137,6 +186,11 @@ static int file_init(struct stream_file *f, int fd, const char *path, bool want_
         snprintf(f->why_buffered, sizeof f->why_buffered, "asked for");
         return sluice_ok(err);
     }
+    const char *untrusted = file_untrusted(fd);
+    if (untrusted) {
+        snprintf(f->why_buffered, sizeof f->why_buffered, "direct reads of %s can be wrong", untrusted);
+        return sluice_ok(err);
+    }
     /* /proc/self/fd reopens this very file, even if its path was unlinked or replaced meanwhile. */
     char self[64];
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
@@ -145,7 +199,7 @@ static int file_init(struct stream_file *f, int fd, const char *path, bool want_
         snprintf(f->why_buffered, sizeof f->why_buffered, "the file system refuses direct I/O (%s)", strerror(errno));
         return sluice_ok(err);
     }
-    f->align = file_alignment(f->fd_direct);
+    f->align = file_alignment(f->fd_direct, &st);
     if (!file_verify_direct(f)) {
         close(f->fd_direct);
         f->fd_direct = -1;

@@ -9,6 +9,9 @@
 
 #include "sluice.h"
 
+/* Bytes that direct reads are aligned to when the kernel does not say more; what most disks want. Not the page size. */
+enum { STREAM_FILE_ALIGN = 4096 };
+
 struct stream_file {
     char *path;            /* as opened, for messages; owned */
     int fd;                /* buffered descriptor, always open */
@@ -22,8 +25,9 @@ struct stream_file {
 
 /*
  * Open path for reading. With want_direct, also open it for direct I/O and compare direct with
- * buffered reads on several blocks spread over the file; any difference or error means buffered
- * reads, with the reason in why_buffered. Fails with SLUICE_ERR_IO when the file cannot be opened
+ * buffered reads at several places spread over the file (some megabytes at most, milliseconds); any
+ * difference or error means buffered reads, with the reason in why_buffered. So does a file system whose
+ * direct reads cannot be trusted (FUSE). Fails with SLUICE_ERR_IO when the file cannot be opened
  * or is not a regular file. The caller owns *f and ends it with stream_file_close.
  */
 int stream_file_open(struct stream_file *f, const char *path, bool want_direct, struct sluice_error *err);

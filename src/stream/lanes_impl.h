@@ -66,7 +66,10 @@ int lane_thread_start(pthread_t *t, void *(*main)(void *), void *arg);
 /* lanes_pread.c */
 struct lanes *lanes_pread_create(uint32_t n, lane_done_fn done, void *ud, struct sluice_error *err);
 
-/* lanes_uring.c. SLUICE_ERR_ARG in *err: the kernel does not allow it, other lanes would work. */
+/*
+ * lanes_uring.c, or lanes_no_uring.c in builds without liburing. SLUICE_ERR_ARG in *err: the kernel does not allow it,
+ * other lanes would work.
+ */
 struct lanes *lanes_uring_create(uint32_t n, lane_done_fn done, void *ud, struct sluice_error *err);
 int lanes_uring_check(struct sluice_error *err);
 

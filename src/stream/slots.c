@@ -22,10 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "stream/classes.h"
 #include "stream/error.h"
+#include "stream/page.h"
 
 #define SLOTS_HUGE     ((uint64_t)2 << 20) /* alignment that lets the kernel use huge pages */
 #define SLOTS_NO_GROUP UINT32_MAX
@@ -54,7 +54,7 @@ static int slots_classify(struct slots *s, const struct bank *b, uint64_t *n_tab
         goto done;
     }
     uint32_t n = 0;
-    uint64_t align = 4096;
+    uint64_t align = STREAM_FILE_ALIGN;
     for (uint32_t i = 0; i < b->n_groups; i++) {
         const struct bank_group *g = &b->groups[i];
         if (g->n_parts) {
@@ -118,9 +118,8 @@ int slots_measure(const struct bank *b, uint64_t budget, uint64_t *bytes, struct
 
 /* Give memory to the slots [c->n, n) of a class, or take it from [n, c->n). False: no memory. */
 static bool slots_back(const struct slot_class *c, uint32_t n) {
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    const uint64_t now = (c->n * c->slot_bytes + page - 1) / page * page;
-    const uint64_t then = (n * c->slot_bytes + page - 1) / page * page;
+    const uint64_t now = stream_page_up(c->n * c->slot_bytes);
+    const uint64_t then = stream_page_up(n * c->slot_bytes);
     if (then > now) {
         return mprotect(c->data + now, then - now, PROT_READ | PROT_WRITE) == 0;
     }

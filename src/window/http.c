@@ -293,6 +293,7 @@ static void *http_thread(void *arg) {
     MHD_stop_daemon(w->daemon);
     events_free(&w->events);
     map_free(&w->map);
+    sem_post(&w->ended);
     return NULL;
 }
 
@@ -429,6 +430,7 @@ int window_start(struct window **out, const struct window_params *p, const struc
     w->pid = getpid();
     w->started = clock_seconds();
     w->wake_fd = -1;
+    sem_init(&w->ended, 0, 0);
     int rc = http_check(w, p, err);
     const int fd = rc ? -1 : http_listen(w, err);
     rc = rc ? rc : fd < 0 ? SLUICE_ERR_IO : SLUICE_OK;
@@ -457,6 +459,7 @@ int window_start(struct window **out, const struct window_params *p, const struc
         if (w->wake_fd >= 0) {
             close(w->wake_fd);
         }
+        sem_destroy(&w->ended);
         free(w);
         return rc;
     }
@@ -486,9 +489,15 @@ bool window_stop(struct window *w, double wait_s) {
     const uint64_t one = 1;
     const ssize_t n = write(w->wake_fd, &one, sizeof one);
     (void)n; /* were it not written, the thread would look within half a second */
-    if (pthread_timedjoin_np(w->thread, NULL, &until)) {
+    /* Not pthread_timedjoin_np, which is glibc's alone. */
+    int rc;
+    while ((rc = sem_timedwait(&w->ended, &until)) && errno == EINTR) {
+    }
+    if (rc) {
         return false;
     }
+    pthread_join(w->thread, NULL);
+    sem_destroy(&w->ended);
     close(w->wake_fd);
     free(w);
     return true;

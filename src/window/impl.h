@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <microhttpd.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,6 +53,7 @@ struct window {
     pthread_t thread;            /* that serves */
     int wake_fd;                 /* eventfd: look at `stop` */
     _Atomic bool stop;           /* end */
+    sem_t ended;                 /* posted by the thread when it has nothing left to do */
 
     /* The thread's alone. */
     struct MHD_Daemon *daemon; /* libmicrohttpd's */

@@ -11,7 +11,10 @@
 #   concurrency  several models and contexts in one process
 #   dense        dense weights in memory of the process and in the page cache, what is where in the end
 #   matrix       kernel, who reads, policy, lookahead, dense weights, budget: each with each, and with several contexts
+#   pages        a little of each on pages of 16 and 64 KiB, as far as pagesize.c can make a process believe in them
+#   fuse         a model on a file system that a process serves (bindfs), which is read buffered; 77: none can be mounted here
 #   subset       a little of each, for builds with sanitizers
+#   aarch64      a little of each, for programs that an emulator runs (scripts/aarch64.sh): some fixtures, types
 #
 # One line per check, ok or FAIL; exit code 1 when any failed. Nothing here measures time. See lib.sh
 # for the environment.
@@ -419,14 +422,98 @@ gate_subset() {
         "$a" "$model"
 }
 
+# check on larger pages, and nothing may have been given to the kernel that is not whole pages.
+check_pages() { # LABEL SETTINGS EXPECT ARGS...
+    local label=$1 settings=$2 page log=$dir/pages.log
+    shift 2
+    for page in 16384 65536; do
+        rm -f "$log"
+        check "$label, pages of $page" "$settings LD_PRELOAD=$BIN/libsluice-pagesize.so SLUICE_TEST_PAGE=$page SLUICE_TEST_PAGE_LOG=$log" "$@"
+        grep -qE '^calls [0-9]+ wrong 0 plugin [1-9]' "$log" 2>/dev/null ||
+            fail "$label, pages of $page: $(last_line "$log"); $(grep -m 1 pagesize: "$dir/got.log")"
+    done
+}
+
+gate_pages() {
+    local where
+    mkmoe odd --layers 2 --ff 96 --type-gate-up MXFP4 --type-down Q8_0 --misalign 32 || return 0
+    for where in anon:held mmap:mapped; do
+        check_pages "odd slices, dense ${where%:*}" "SLUICE_CACHE=off SLUICE_DENSE=${where%:*}" "streams cold ${where#*:}" "$model"
+        check_pages "odd slices, dense ${where%:*}" "$(third_cache "$model") SLUICE_DENSE=${where%:*}" \
+            "streams evicts hits ${where#*:}" "$model"
+    done
+    check_pages "odd slices, buffered" "$(third_cache "$model") SLUICE_DIRECT_IO=0" "streams evicts hits buffered" "$model"
+    check_pages "budgets" "$(third_cache "$model")" "streams resized held" --prefill 7 --decode 24 --resize 1 "$model"
+    mkmoe fused --layers 2 --arch hy_v3 --fused-gate-up --shards 3 --metadata-first || return 0
+    check_pages "fused gate/up in shards" "$(third_cache "$model")" "streams evicts hits held" "$model"
+    fixtures
+    check_pages "gpt-oss" "SLUICE_CACHE=off" "streams cold held" "$archs/gpt-oss-moe.gguf"
+}
+
+gate_fuse() {
+    local mount=$dir/mount said
+    mkmoe odd --layers 2 --ff 96 --type-gate-up MXFP4 --type-down Q8_0 --misalign 32 || return 0
+    mkdir -p "$dir/served" "$mount"
+    mv "$model" "$dir/served/odd.gguf"
+    if ! command -v bindfs >/dev/null || ! bindfs --no-allow-other "$dir/served" "$mount" 2>"$dir/bindfs.log"; then
+        echo "note: no FUSE file system can be mounted here: $(last_line "$dir/bindfs.log")"
+        rm -rf "$dir"
+        exit 77
+    fi
+    # shellcheck disable=SC2064
+    trap "fusermount3 -u '$mount' || umount '$mount'" EXIT
+    model=$mount/odd.gguf
+    check "on FUSE" "SLUICE_CACHE=off" "streams cold buffered held" "$model"
+    check "on FUSE" "$(third_cache "$model")" "streams evicts hits buffered held" "$model"
+    check "on FUSE, dense mmap" "$(third_cache "$model") SLUICE_DENSE=mmap" "streams evicts hits buffered mapped" "$model"
+    # Who looks is told why.
+    said=$(GGML_BACKEND_PATH=$plugin SLUICE_CACHE=off "$BIN/sluice-logits" --out "$dir/got" --decode 1 "$model" 2>&1 | grep 'can be wrong' || true)
+    case $said in
+    *"direct reads of FUSE can be wrong"*) ok "the mode line: $said" ;;
+    *) fail "the mode line does not say why reads are buffered" ;;
+    esac
+    fusermount3 -u "$mount" || umount "$mount"
+    trap - EXIT
+    # The same file where it really lies.
+    check "where it really lies" "SLUICE_CACHE=off" "streams cold" "$dir/served/odd.gguf"
+    [ "$(counter "$dir/stats.json" direct_io)" = true ] || echo "note: no direct reads there either"
+}
+
+# Decode and small micro-batches, some architectures, the types whose kernels ARM has of its own.
+gate_aarch64() {
+    local name t n few="--prefill 11 --ubatch 5 --decode 4 --threads 1" two="--prefill 11 --ubatch 5 --decode 4"
+    fixtures
+    for name in qwen3moe-moe gpt-oss-moe deepseek2-moe llama4-moe qwen3next-moe; do
+        model=$archs/$name.gguf
+        # shellcheck disable=SC2086 # options are words
+        check "$name" "SLUICE_CACHE=off" "streams cold" $few "$model"
+        # shellcheck disable=SC2086
+        check "$name" "$(tight_cache "$model")" streams $few "$model"
+    done
+    for t in F16 Q8_0 Q4_0 Q4_K Q6_K IQ4_XS MXFP4; do
+        mkmoe "$t" --layers 2 --type-gate-up "$t" --type-down "$t" || continue
+        # shellcheck disable=SC2086
+        three_caches "$t" tensors=6 $few "$model"
+        rm -f "$model"
+    done
+    mkmoe odd --layers 2 --ff 96 --type-gate-up MXFP4 --type-down Q8_0 --misalign 32 || return 0
+    for n in SLUICE_KERNEL=reference SLUICE_DIRECT_IO=0 SLUICE_DENSE=mmap SLUICE_IO=uring; do
+        # shellcheck disable=SC2086
+        check "odd slices" "$(third_cache "$model") $n" "streams evicts hits" $two "$model"
+    done
+    check "odd slices, two sequences" "$(third_cache "$model")" "streams evicts hits" --seqs 2 "$model"
+    check "odd slices, many rows" "$(third_cache "$model")" "streams evicts hits" --prefill 70 --decode 1 "$model"
+    check "odd slices, budgets" "$(third_cache "$model")" "streams resized" --prefill 7 --decode 12 --resize 1 "$model"
+}
+
 case ${1:-} in
-archs | types | layouts | shapes | waves | slots | concurrency | dense | matrix | subset)
+archs | types | layouts | shapes | waves | slots | concurrency | dense | matrix | pages | fuse | subset | aarch64)
     begin "gate-$1"
     "gate_$1"
     finish
     ;;
 *)
-    sed -n '2,18s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,21s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

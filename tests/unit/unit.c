@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -67,6 +68,26 @@ bool unit_uring_allowed(void) {
         static bool said;
         if (!said) {
             printf("note: the kernel forbids io_uring here; its tests are skipped\n");
+            said = true;
+        }
+        return false;
+    }
+    return true;
+}
+
+bool unit_limit_holds(void) {
+    struct rlimit before, limit, now;
+    assert_int_equal(getrlimit(RLIMIT_DATA, &before), 0);
+    limit = before;
+    const rlim_t much = (rlim_t)1 << 40; /* more than anything here takes */
+    limit.rlim_cur = before.rlim_max < much ? before.rlim_max - 1 : much;
+    assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+    assert_int_equal(getrlimit(RLIMIT_DATA, &now), 0);
+    assert_int_equal(setrlimit(RLIMIT_DATA, &before), 0);
+    if (now.rlim_cur != limit.rlim_cur) {
+        static bool said;
+        if (!said) {
+            printf("note: limits on memory do not hold here; their tests are skipped\n");
             said = true;
         }
         return false;

@@ -7,6 +7,7 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
 file(GLOB unit_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/stream/*.c ${CMAKE_SOURCE_DIR}/src/plan/*.c
     ${CMAKE_SOURCE_DIR}/src/trace/*.c ${CMAKE_SOURCE_DIR}/src/bench/*.c ${CMAKE_SOURCE_DIR}/src/window/*.c)
+list(REMOVE_ITEM unit_sources ${CMAKE_SOURCE_DIR}/src/stream/lanes_no_uring.c)
 # Of src/runner the parts that know no llama.cpp.
 list(APPEND unit_sources ${CMAKE_SOURCE_DIR}/src/runner/quality.c ${CMAKE_SOURCE_DIR}/src/runner/reference.c)
 add_library(sluice_checked STATIC ${unit_sources} ${CMAKE_CURRENT_LIST_DIR}/unit.c)
@@ -17,7 +18,7 @@ target_include_directories(sluice_checked PUBLIC ${CMAKE_CURRENT_LIST_DIR})
 
 # Temporary files lie in the build tree: direct I/O needs a file system on a disk, which /tmp need not be.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
-foreach(unit event file bank policy slots lanes idle uring engine resize foresee guess shadow limits ledger predict settings timing csv stat trace replay bench_stats bench_csv machine quality
+foreach(unit event file direct bank policy slots lanes idle uring engine resize foresee guess shadow limits ledger predict settings timing csv stat trace replay bench_stats bench_csv machine quality
     address window window_http window_events)
     add_executable(unit-${unit} ${CMAKE_CURRENT_LIST_DIR}/test_${unit}.c)
     target_link_libraries(unit-${unit} PRIVATE sluice_checked)
@@ -25,6 +26,11 @@ foreach(unit event file bank policy slots lanes idle uring engine resize foresee
     # The timeout only ends a hang; no test looks at a clock.
     set_tests_properties(unit-${unit} PROPERTIES LABELS unit TIMEOUT 600)
 endforeach()
+# What builds without liburing have in its place; it wins over the library's.
+add_executable(unit-no-uring ${CMAKE_CURRENT_LIST_DIR}/test_no_uring.c ${CMAKE_SOURCE_DIR}/src/stream/lanes_no_uring.c)
+target_link_libraries(unit-no-uring PRIVATE sluice_checked)
+add_test(NAME unit-no-uring COMMAND unit-no-uring WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
+set_tests_properties(unit-no-uring PROPERTIES LABELS unit TIMEOUT 600)
 foreach(unit lanes idle)
     target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/lanes_fixture.c)
 endforeach()
@@ -32,7 +38,18 @@ foreach(unit window_http window_events)
     target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/window_fixture.c)
 endforeach()
 # These stand in for functions of liburing or the C library, and call the library's.
-target_link_libraries(unit-uring PRIVATE ${CMAKE_DL_LIBS})
+foreach(unit uring direct)
+    target_link_libraries(unit-${unit} PRIVATE ${CMAKE_DL_LIBS})
+endforeach()
+# Pages of other sizes; also of what src/backend maps, which needs no ggml. Sanitizers have their own idea of pages.
+if(NOT SLUICE_SANITIZE)
+    add_executable(unit-page ${CMAKE_CURRENT_LIST_DIR}/test_page.c ${CMAKE_CURRENT_LIST_DIR}/../gates/pagesize.c
+        ${CMAKE_SOURCE_DIR}/src/backend/pages.c ${CMAKE_SOURCE_DIR}/src/backend/dense.c ${CMAKE_SOURCE_DIR}/src/backend/maps.c)
+    target_include_directories(unit-page PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../gates)
+    target_link_libraries(unit-page PRIVATE sluice_checked ${CMAKE_DL_LIBS})
+    add_test(NAME unit-page COMMAND unit-page WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
+    set_tests_properties(unit-page PROPERTIES LABELS unit TIMEOUT 600)
+endif()
 foreach(unit engine resize foresee shadow)
     target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/engine_fixture.c)
     target_link_libraries(unit-${unit} PRIVATE ${CMAKE_DL_LIBS})

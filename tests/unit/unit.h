@@ -28,6 +28,10 @@ uint32_t unit_random(uint64_t *seed);
 /* Does the kernel let this process have an io_uring? When not, says so, once. */
 bool unit_uring_allowed(void);
 
+/* Does a limit on a process's memory (RLIMIT_DATA) hold? Not under qemu's emulation of programs. When not, says so,
+ * once. */
+bool unit_limit_holds(void);
+
 /*
  * A made-up file system root, for what reads /proc and /sys: setup and teardown functions for cmocka, its
  * directory, and a way to write a file under it, with the directories that it needs.
