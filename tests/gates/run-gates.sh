@@ -20,14 +20,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
 
 gate_archs() {
-    local name tensors listed=0 due="" info unused="" seen=" " expect f
+    local name tensors listed=0 info seen expect f
     fixtures
+    streaming_models
+    seen=" $unused "
     while read -r name tensors; do
-        case $name in
-        '' | '#'*) continue ;;
-        models) due=$tensors; continue ;;
-        unused) unused="$unused $tensors"; seen="$seen$tensors "; continue ;;
-        esac
+        [ -n "$name" ] || continue
         seen="$seen$name "
         listed=$((listed + 1))
         model=$archs/$name.gguf
@@ -44,7 +42,7 @@ gate_archs() {
         expect="streams tensors=$tensors"
         [ "$(value_of evicts "$info")" = 0 ] || expect="$expect evicts"
         check "$name" "$(tight_cache "$model")" "$expect" "$model"
-    done <"$here/streaming-models.txt"
+    done <<<"$models"
     [ "$listed" = "$due" ] || fail "streaming-models.txt lists $listed models and says $due"
     for name in $unused; do
         check "$name (experts never used)" "SLUICE_CACHE=off" unused "$archs/$name.gguf"
@@ -174,10 +172,11 @@ gate_shapes() {
 # Each prompt ends in a shorter batch, whose last layer has one row; nothing is kept, the least is kept (fewer bundles than
 # threads could use, and no more than a token's pass through at once), all is.
 gate_waves() {
-    local name tensors n=0 due width steps io
+    local name tensors n=0 width steps io
     fixtures
-    due=$(awk '$1 == "models" { print $2 }' "$here/streaming-models.txt")
+    streaming_models
     while read -r name tensors; do
+        [ -n "$name" ] || continue
         n=$((n + 1))
         model=$archs/$name.gguf
         for width in 1 2 31 32 64 512; do
@@ -191,7 +190,7 @@ gate_waves() {
             # shellcheck disable=SC2086
             check "$name by $width" "$(whole_cache "$model")" "streams hits tensors=$tensors" $steps "$model"
         done
-    done < <(grep -E '^[^ #]+ [0-9]+$' "$here/streaming-models.txt" | grep -v '^models ')
+    done <<<"$models"
     [ "$n" = "$due" ] || fail "streaming-models.txt says $due models, $n were compared"
 
     # All tokens are alike: one expert of each layer has all rows, the others have none.
@@ -222,11 +221,12 @@ gate_waves() {
 # prompt beside the others' next tokens, then a token of each. Where a batch's experts do not all fit, a window
 # moves over them; so both, for every architecture; and each optimisation off, for one.
 gate_slots() {
-    local name tensors n=0 due off="SLUICE_CACHE=off"
+    local name tensors n=0 off="SLUICE_CACHE=off"
     local four="--seqs 4 --join 5 --prefill 12 --decode 4" eight="--seqs 8 --join 5 --unified --prefill 12 --decode 4"
     fixtures
-    due=$(awk '$1 == "models" { print $2 }' "$here/streaming-models.txt")
+    streaming_models
     while read -r name tensors; do
+        [ -n "$name" ] || continue
         n=$((n + 1))
         model=$archs/$name.gguf
         # shellcheck disable=SC2086 # options are words
@@ -235,7 +235,7 @@ gate_slots() {
         check "$name, 4 sequences" "$(whole_cache "$model")" "streams hits tensors=$tensors" $four "$model"
         # shellcheck disable=SC2086
         check "$name, 8 sequences" "$(tight_cache "$model")" "streams tensors=$tensors" $eight "$model"
-    done < <(grep -E '^[^ #]+ [0-9]+$' "$here/streaming-models.txt" | grep -v '^models ')
+    done <<<"$models"
     [ "$n" = "$due" ] || fail "streaming-models.txt says $due models, $n were compared"
 
     mkmoe slots --ff 96 --type-down Q8_0 --misalign 32 || return 0
