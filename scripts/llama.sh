@@ -5,8 +5,9 @@
 #   scripts/llama.sh server [KIND [RELEASE]]  also llama-server, for `sluice serve`
 #   scripts/llama.sh tools [KIND [RELEASE]]   also the programs the tests use (about as long again)
 #   scripts/llama.sh source [RELEASE]         only the source
+#   scripts/llama.sh node npm [RELEASE]       npm's node-llama-cpp and its prebuilt libraries, for a test
 #
-# Prints `source=DIR`, `build=DIR` and `version=V` on standard output; everything else goes to standard error.
+# Prints `source=DIR`, `build=DIR` and `version=V` (with `node` only `node=DIR`, which holds the packages) on standard output; everything else goes to standard error.
 # KIND is `native` (upstream's default: shared, CPU backend linked in) or `dl` (backends loaded at
 # run time, as upstream's release binaries and npm's prebuilt set are) or `tsan` (libraries only,
 # built with ThreadSanitizer and without OpenMP, whose barriers the sanitizer cannot see) or `npm`:
@@ -174,15 +175,28 @@ prebuilt() {
     [ "$(uname -m)" = x86_64 ] || die "the prebuilt libraries are for x86-64, this is $(uname -m)"
     [ -z "${SLUICE_LLAMA_SOURCE:-}" ] || die "the prebuilt libraries belong to a release, not to SLUICE_LLAMA_SOURCE"
     build_dir=$cache/build-$LLAMA_VERSION-npm-$(sha256sum <<<"$PREBUILT_SHA512" | cut -c1-12)
-    [ ! -d "$build_dir/bin" ] || return 0
+    [ ! -e "$build_dir/bin" ] || return 0
     local name tmp
     tmp=$(mktemp -d "$cache/fetch.XXXXXX")
     trap 'rm -rf "$tmp"' RETURN
     fetch_package "@node-llama-cpp/linux-x64@$NPM_VERSION" "$PREBUILT_SHA512" "$tmp"
-    tar -C "$tmp" -xf "$tmp"/*.tgz package/bins/linux-x64
+    tar -C "$tmp" -xf "$tmp"/*.tgz package
     for name in libggml libllama; do ln -s "$name.$LLAMA_VERSION.so" "$tmp/package/bins/linux-x64/$name.so"; done
+    rm -rf "$build_dir"
     mkdir -p "$build_dir"
-    mv "$tmp/package/bins/linux-x64" "$build_dir/bin"
+    mv "$tmp/package" "$build_dir/linux-x64"
+    ln -s linux-x64/bins/linux-x64 "$build_dir/bin"
+}
+
+# node-llama-cpp itself beside them, without the source that it carries.
+node_package() {
+    [ ! -d "$build_dir/node-llama-cpp" ] || return 0
+    local tmp
+    tmp=$(mktemp -d "$cache/fetch.XXXXXX")
+    trap 'rm -rf "$tmp"' RETURN
+    fetch_package "node-llama-cpp@$NPM_VERSION" "$NPM_SHA512" "$tmp"
+    tar -C "$tmp" -xf "$tmp"/*.tgz --exclude=package/llama/gitRelease.bundle package
+    mv "$tmp/package" "$build_dir/node-llama-cpp"
 }
 
 what=${1:-}
@@ -191,6 +205,12 @@ kind=${2:-native}
 pin "${3:-$LLAMA_DEFAULT}"
 case $what in
 source) fetch_source; echo "source=$source_dir" ;;
+node)
+    [ "$kind" = npm ] || die "node-llama-cpp's libraries are of kind npm"
+    prebuilt
+    node_package
+    echo "node=$build_dir"
+    ;;
 lib | server | tools)
     fetch_source
     if [ "$kind" = npm ]; then
@@ -204,5 +224,5 @@ lib | server | tools)
     fi
     printf 'source=%s\nbuild=%s\nversion=%s\n' "$source_dir" "$build_dir" "$LLAMA_VERSION"
     ;;
-*) sed -n '2,8p' "$0" >&2; exit 2 ;;
+*) sed -n '2,9p' "$0" >&2; exit 2 ;;
 esac

@@ -6,7 +6,8 @@
 #   LLAMA_BIN  llama.cpp's programs, of the very build that the plug-in was linked against
 #   LLAMA_SRC  llama.cpp's source, for its vocabulary files
 #   LLAMA_VERSION  its release, v0.5.0 for example; the newest that streaming-models.txt knows when it is not given
-#   ARCHS_BIN  where test-llama-archs is, when LLAMA_BIN has none: that of another build
+#   ARCHS_BIN  where test-llama-archs is, when LLAMA_BIN has none: that of a build with its CPU backend linked in
+#   FIXTURES   the directory of what it writes, when several releases are to use the same (gate few)
 #   WORK       a directory for models and outputs; reused, never emptied from outside
 #
 # Why comparing is not enough: a plug-in that silently stops streaming compares equal. So every check
@@ -169,21 +170,32 @@ streaming_models() { # sets $models, $due, $unused
 }
 
 # The fixtures are the same for one build of llama.cpp: write them once. Where backends are loaded at run time, this program
-# of llama.cpp's does not load any: the preloaded library does (backends.c).
+# of llama.cpp's does not load any: the preloaded library does (backends.c). Releases before v0.5.0 do not know the
+# tokenizer of the fixtures that later ones write: they get copies that say that there is none, a word of the same length.
 fixtures() { # sets $archs
-    local stamp writer=${ARCHS_BIN:-$LLAMA_BIN}
-    archs=$WORK/fixtures
+    local stamp writer=${ARCHS_BIN:-$LLAMA_BIN} preload=$BIN/libsluice-backends.so
+    [ -z "${ARCHS_BIN:-}" ] || preload=
+    archs=${FIXTURES:-$WORK/fixtures}
     stamp=$(stat -L -c '%n %s %Y' "$writer/test-llama-archs" "$writer/libllama.so")
-    [ "$(cat "$archs/stamp" 2>/dev/null)" = "$stamp" ] && return
-    rm -rf "$archs"
-    mkdir -p "$archs"
-    # A seed, so that all machines have the same weights: what lossy settings leave out depends on them.
-    env ${ARCHS_BIN:+LD_LIBRARY_PATH="$writer"} LD_PRELOAD="$BIN/libsluice-backends.so" \
-        "$writer/test-llama-archs" -s 20261130 -o "$archs" >"$archs/log" 2>&1 || {
-        echo "FAIL test-llama-archs: $(last_line "$archs/log")"
-        exit 1
-    }
-    echo "$stamp" >"$archs/stamp"
+    if [ "$(cat "$archs/stamp" 2>/dev/null)" != "$stamp" ]; then
+        rm -rf "$archs"
+        mkdir -p "$archs"
+        # A seed, so that all machines have the same weights: what lossy settings leave out depends on them.
+        LD_PRELOAD=$preload "$writer/test-llama-archs" -s 20261130 -o "$archs" >"$archs/log" 2>&1 || {
+            echo "FAIL test-llama-archs: $(last_line "$archs/log")"
+            exit 1
+        }
+        echo "$stamp" >"$archs/stamp"
+    fi
+    if [ -n "${FIXTURES:-}" ] && ! has_release v0.5.0; then
+        archs=$WORK/fixtures
+        [ "$(cat "$archs/stamp" 2>/dev/null)" != "$stamp" ] || return 0
+        rm -rf "$archs"
+        mkdir -p "$archs"
+        cp "$FIXTURES"/*-moe.gguf "$archs/"
+        perl -0777 -pi -e 's/(tokenizer\.ggml\.model\x08\0\0\0\x04\0{7})test/${1}none/' "$archs"/*.gguf
+        echo "$stamp" >"$archs/stamp"
+    fi
 }
 
 # Room for every expert.

@@ -12,6 +12,7 @@
 #   dense        dense weights in memory of the process and in the page cache, what is where in the end
 #   matrix       kernel, who reads, policy, lookahead, dense weights, budget: each with each, and with several contexts
 #   subset       a little of each, for builds with sanitizers
+#   few          fixtures of each kind of block at two budgets, a token at a time and in micro-batches: for other releases
 #
 # One line per check, ok or FAIL; exit code 1 when any failed. Nothing here measures time. See lib.sh
 # for the environment.
@@ -419,14 +420,34 @@ gate_subset() {
         "$a" "$model"
 }
 
+# Architectures that differ in what this project looks at: separate, fused and no gates, biases, shared experts, weights
+# before and after the experts, sigmoid and softmax routing, latent attention, states, a precision that is asked for.
+gate_few() {
+    local name few=" qwen3moe-moe gpt-oss-moe deepseek2-moe hy_v3-moe llama4-moe mistral4-moe qwen3next-moe grovemoe-moe "
+    local tensors n=0 steps="--prefill 67 --ubatch 31 --decode 4"
+    fixtures
+    streaming_models
+    while read -r name tensors; do
+        case $few in *" $name "*) ;; *) continue ;; esac
+        n=$((n + 1))
+        model=$archs/$name.gguf
+        check "$name" "SLUICE_CACHE=off" "streams cold tensors=$tensors" --prefill 7 --decode 6 "$model"
+        # shellcheck disable=SC2086 # options are words
+        check "$name by 31" "$(tight_cache "$model") SLUICE_STAGING=1" "streams tensors=$tensors" $steps "$model"
+        # shellcheck disable=SC2086
+        check "$name by 31" "$(whole_cache "$model")" "streams hits tensors=$tensors" $steps "$model"
+    done <<<"$models"
+    [ "$n" = 8 ] || fail "$n of the 8 fixtures were compared"
+}
+
 case ${1:-} in
-archs | types | layouts | shapes | waves | slots | concurrency | dense | matrix | subset)
+archs | types | layouts | shapes | waves | slots | concurrency | dense | matrix | subset | few)
     begin "gate-$1"
     "gate_$1"
     finish
     ;;
 *)
-    sed -n '2,18s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,19s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
