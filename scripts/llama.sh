@@ -175,7 +175,7 @@ prebuilt() {
     [ "$(uname -m)" = x86_64 ] || die "the prebuilt libraries are for x86-64, this is $(uname -m)"
     [ -z "${SLUICE_LLAMA_SOURCE:-}" ] || die "the prebuilt libraries belong to a release, not to SLUICE_LLAMA_SOURCE"
     build_dir=$cache/build-$LLAMA_VERSION-npm-$(sha256sum <<<"$PREBUILT_SHA512" | cut -c1-12)
-    [ ! -e "$build_dir/bin" ] || return 0
+    [ ! -d "$build_dir/linux-x64" ] || return 0
     local name tmp
     tmp=$(mktemp -d "$cache/fetch.XXXXXX")
     trap 'rm -rf "$tmp"' RETURN

@@ -13,7 +13,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 release=$1 kind=$2
 shift 2
 gates=("$@")
-[ ${#gates[@]} -gt 0 ] || gates=(subset few archs types layouts shapes waves slots concurrency dense matrix lossy cold stock-programs)
+[ ${#gates[@]} -gt 0 ] || gates=("${all_gates[@]}")
 
 WORK=${WORK:-$root/build-releases}/$release-$kind
 stage=tools
@@ -21,21 +21,11 @@ if [ "$kind" = npm ]; then
     stage=lib
     ARCHS_BIN=$("$root/scripts/llama.sh" tools native "$release" | sed -n 's/^build=//p')/bin
     export ARCHS_BIN
+    gates=("${gates[@]/stock-programs/}")
 fi
 export WORK
 build_release "$release" "$kind" $stage "$WORK" ggml-sluice sluice sluice-logits sluice-mkmoe sluice-residency sluice-backends
 rc=0
 check_command || rc=1
-for gate in "${gates[@]}"; do
-    case $gate in
-    stock-programs)
-        [ "$kind" != npm ] || continue
-        run=("$root/tests/gates/stock-programs.sh") ;;
-    lossy) run=("$root/tests/gates/lossy.sh" archs shapes) ;;
-    cold) run=("$root/tests/gates/cold.sh" archs types refused) ;;
-    *) run=("$root/tests/gates/run-gates.sh" "$gate") ;;
-    esac
-    if "${run[@]}" >"$WORK/$gate.log" 2>&1; then word=ok; else word=FAIL rc=1; fi
-    printf '%-4s %s: %s\n' "$word" "$gate" "$(tail -n 1 "$WORK/$gate.log")"
-done
+run_gates "${gates[@]}" || rc=1
 exit $rc

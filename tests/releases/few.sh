@@ -15,6 +15,5 @@ export WORK="$WORK/$1-$2"
 build_release "$1" "$2" lib "$WORK" ggml-sluice sluice sluice-logits sluice-mkmoe
 rc=0
 check_command || rc=1
-"$root/tests/gates/run-gates.sh" subset || rc=1
-"$root/tests/gates/run-gates.sh" few || rc=1
+run_gates subset few || rc=1
 exit $rc

@@ -45,3 +45,25 @@ check_command() {
         return 1
     fi
 }
+
+# Every gate but perplexity, whose program is llama-perplexity of the pinned release.
+# shellcheck disable=SC2034 # for those who source this
+all_gates=(subset few archs types layouts shapes waves slots concurrency dense matrix lossy cold stock-programs)
+
+# Gates by name. One line each; what they say is in $WORK/GATE.log.
+run_gates() { # GATE...
+    local gate run word rc=0
+    for gate in "$@"; do
+        case $gate in
+        '') continue ;;
+        stock-programs) run=("$root/tests/gates/stock-programs.sh") ;;
+        lossy) run=("$root/tests/gates/lossy.sh" archs shapes) ;;
+        cold) run=("$root/tests/gates/cold.sh" archs types refused) ;;
+        *) run=("$root/tests/gates/run-gates.sh" "$gate") ;;
+        esac
+        if "${run[@]}" >"$WORK/$gate.log" 2>&1; then word=ok; else word=FAIL rc=1; fi
+        [ $word = ok ] || grep '^FAIL' "$WORK/$gate.log" | head -n 20 || true
+        printf '%-4s %s: %s\n' "$word" "$gate" "$(tail -n 1 "$WORK/$gate.log")"
+    done
+    return $rc
+}

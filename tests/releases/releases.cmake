@@ -14,4 +14,5 @@ if(NOT SLUICE_SANITIZE AND NOT SLUICE_LLAMA_RELEASE AND NOT SLUICE_LLAMA_KIND ST
     endfunction()
     sluice_release_test(releases-v0.4.0 ${CMAKE_CURRENT_LIST_DIR}/few.sh v0.4.0 npm)
     sluice_release_test(releases-v0.5.0-dl ${CMAKE_CURRENT_LIST_DIR}/few.sh v0.5.0 npm)
+    sluice_release_test(releases-debian ${CMAKE_CURRENT_LIST_DIR}/debian.sh)
 endif()
