@@ -424,7 +424,7 @@ gate_subset() {
 # before and after the experts, sigmoid and softmax routing, latent attention, states, a precision that is asked for.
 gate_few() {
     local name few=" qwen3moe-moe gpt-oss-moe deepseek2-moe hy_v3-moe llama4-moe mistral4-moe qwen3next-moe grovemoe-moe "
-    local tensors n=0 steps="--prefill 67 --ubatch 31 --decode 4"
+    local tensors n=0 steps="--prefill 67 --ubatch 31 --decode 4 --threads 1"
     fixtures
     streaming_models
     while read -r name tensors; do

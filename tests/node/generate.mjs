@@ -9,10 +9,11 @@ const llama = await getLlama({
     skipDownload: true,
     progressLogs: false,
     logLevel: LlamaLogLevel.error,
-    maxThreads: 2,
 });
 const model = await llama.loadModel({ modelPath, gpuLayers: 0 });
-const context = await model.createContext({ contextSize: 256, threads: 2 });
+// One thread: several of these libraries' (they are built without OpenMP) spin while they wait for each other, and crawl on
+// a busy machine. The gates use two.
+const context = await model.createContext({ contextSize: 256, threads: 1 });
 const completion = new LlamaCompletion({ contextSequence: context.getSequence() });
 const text = await completion.generateCompletion(prompt, { maxTokens: Number(tokens), temperature: 0 });
 console.log(JSON.stringify({ build: llama.buildType, release: llama.llamaCppRelease.release, text }));

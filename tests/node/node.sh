@@ -45,7 +45,7 @@ cd "$dir"
 failures=0
 fail() { failures=$((failures + 1)); echo "FAIL $*"; }
 counter() { grep -oE "\"$2\": *[0-9]+" "$1" 2>/dev/null | head -n 1 | sed 's/.*: *//'; }
-program=(node generate.mjs "$root/models/demo.gguf" $'Request: Tell me a story about a baker.\n\n' 64)
+program=(node generate.mjs "$root/models/demo.gguf" $'Request: Tell me a story about a baker.\n\n' 32)
 
 "${program[@]}" >want.json 2>want.log || { tail -n 5 want.log; echo "FAIL node-llama-cpp without the plug-in"; exit 1; }
 grep -q "\"build\":\"prebuilt\",\"release\":\"$release\",\"text\":\"[^\"]\{40,\}" want.json || {
