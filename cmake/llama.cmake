@@ -25,7 +25,7 @@ if(SLUICE_LLAMA_SYSTEM)
     target_link_options(llama_ggml INTERFACE LINKER:--disable-new-dtags)
 else()
     set(stage lib)
-    if(SLUICE_TESTS AND NOT SLUICE_LLAMA_KIND MATCHES "^(tsan|arm64)$")
+    if(SLUICE_TESTS AND NOT SLUICE_LLAMA_KIND MATCHES "^(tsan|arm64|npm)$")
         set(stage tools)
     endif()
     if(SLUICE_LLAMA_SOURCE)
@@ -35,7 +35,7 @@ else()
     if(SLUICE_FUZZ) # clang is for the targets alone; CMake has put it into the environment
         set(as_usual ${CMAKE_COMMAND} -E env --unset=CC --unset=CXX)
     endif()
-    execute_process(COMMAND ${as_usual} ${CMAKE_SOURCE_DIR}/scripts/llama.sh ${stage} ${SLUICE_LLAMA_KIND}
+    execute_process(COMMAND ${as_usual} ${CMAKE_SOURCE_DIR}/scripts/llama.sh ${stage} ${SLUICE_LLAMA_KIND} ${SLUICE_LLAMA_RELEASE}
         OUTPUT_VARIABLE llama_out RESULT_VARIABLE llama_rc)
     if(NOT llama_rc EQUAL 0)
         message(FATAL_ERROR "scripts/llama.sh failed")
@@ -49,7 +49,7 @@ else()
     message(STATUS "llama.cpp ${SLUICE_LLAMA_VERSION}: ${SLUICE_LLAMA_BIN}")
     # llama-server beside those libraries, which is where `sluice serve` looks. Only when asked for: minutes.
     add_custom_target(server COMMAND ${CMAKE_COMMAND} -E env "SLUICE_LLAMA_SOURCE=${SLUICE_LLAMA_SOURCE}"
-        ${CMAKE_SOURCE_DIR}/scripts/llama.sh server ${SLUICE_LLAMA_KIND} USES_TERMINAL VERBATIM)
+        ${CMAKE_SOURCE_DIR}/scripts/llama.sh server ${SLUICE_LLAMA_KIND} ${SLUICE_LLAMA_RELEASE} USES_TERMINAL VERBATIM)
     target_link_directories(llama_ggml INTERFACE ${SLUICE_LLAMA_BIN})
     target_link_libraries(llama_ggml INTERFACE ggml ggml-base)
     target_link_libraries(llama_llama INTERFACE llama)

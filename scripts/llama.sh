@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Fetch and build the pinned, unmodified llama.cpp, and cache both.
+# Fetch and build a pinned, unmodified llama.cpp, and cache both.
 #
-#   scripts/llama.sh lib   [KIND]   build libllama and ggml        (about 5 minutes on two cores)
-#   scripts/llama.sh server [KIND]  also llama-server, for `sluice serve`
-#   scripts/llama.sh tools [KIND]   also the programs the tests use (about as long again)
-#   scripts/llama.sh source         only the source
+#   scripts/llama.sh lib [KIND [RELEASE]]     build libllama and ggml        (about 5 minutes on two cores)
+#   scripts/llama.sh server [KIND [RELEASE]]  also llama-server, for `sluice serve`
+#   scripts/llama.sh tools [KIND [RELEASE]]   also the programs the tests use (about as long again)
+#   scripts/llama.sh source [RELEASE]         only the source
+#   scripts/llama.sh node npm [RELEASE]       npm's node-llama-cpp and its prebuilt libraries, for a test
 #
-# Prints `source=DIR`, `build=DIR` and `version=V` on standard output; everything else goes to standard error.
+# Prints `source=DIR`, `build=DIR` and `version=V` (with `node` only `node=DIR`, which holds the packages) on standard output; everything else goes to standard error.
 # KIND is `native` (upstream's default: shared, CPU backend linked in) or `dl` (backends loaded at
 # run time, as upstream's release binaries and npm's prebuilt set are) or `tsan` (libraries only,
 # built with ThreadSanitizer and without OpenMP, whose barriers the sanitizer cannot see) or `arm64`
-# (libraries only, for 64-bit ARM by the cross compiler; scripts/aarch64.sh).
-# SLUICE_LLAMA_SOURCE=DIR uses that checkout instead of the fetched one.
+# (libraries only, for 64-bit ARM by the cross compiler; scripts/aarch64.sh) or `npm`:
+# nothing is compiled, the libraries are those that node-llama-cpp ships prebuilt (of kind dl, without OpenMP, with a
+# CPU backend per processor; x86-64 only; `lib` only).
+# RELEASE is one of those in `pin` below; the first is what sluice builds against, the others are tested
+# (docs/seam.md). SLUICE_LLAMA_SOURCE=DIR uses that checkout instead of the fetched one.
 #
 # The source comes from the npm package node-llama-cpp: it carries a git bundle of the release, and
 # the package manager's published sha512 pins every byte. Cached under
@@ -20,10 +24,26 @@
 # code for another processor.
 set -euo pipefail
 
-LLAMA_VERSION=v0.5.0
-LLAMA_COMMIT=de3ff815ea7d559ee917f063901b8986f038abc6
-NPM_PACKAGE=node-llama-cpp@3.22.1
-NPM_SHA512='bltIipuWmc123H7tMIgDGKSsSrhmhlQYeVUC48XTjVW7XGJJiJJyCdlTMzQ/LiWoPkGDpcL4FviDpgw7qfTiDw=='
+LLAMA_DEFAULT=v0.5.0
+
+# What a release is: its commit, the version of the npm packages that carry it, and their checksums as npm states them
+# (node-llama-cpp with the source, @node-llama-cpp/linux-x64 with the prebuilt libraries).
+pin() { # RELEASE
+    LLAMA_VERSION=$1
+    case $1 in
+    v0.5.0)
+        LLAMA_COMMIT=de3ff815ea7d559ee917f063901b8986f038abc6
+        NPM_VERSION=3.22.1
+        NPM_SHA512='bltIipuWmc123H7tMIgDGKSsSrhmhlQYeVUC48XTjVW7XGJJiJJyCdlTMzQ/LiWoPkGDpcL4FviDpgw7qfTiDw=='
+        PREBUILT_SHA512='5uCCDNqWCNfaAm8aR/Uzxbo4HBpKgNF91kCHPepKhgMgV2OAmatoefbOlMihsqCiH2Od35E/eUHQCFbfRBJuOg==' ;;
+    v0.4.0)
+        LLAMA_COMMIT=80fb11ac73e66d89eae2c6a91d8a77428fa733ed
+        NPM_VERSION=3.21.1
+        NPM_SHA512='E3N0Ev2Va0wzydvXYFwM9Hvyo07PoWjt8T/9GMc43Cvt8YkV/NU/tYUgEMC1grTPv2o9PRjQi0G3Wb5P/awiMg=='
+        PREBUILT_SHA512='Totj6RTDMGo3FoK2yNUaz/oGmZD0olAqTrRluFUWmu0kW2i9TOzHSW0OWCAiGkzRCVX0WsU2CyUQo/W2NYtdPA==' ;;
+    *) die "unknown release $1: v0.5.0 or v0.4.0" ;;
+    esac
+}
 
 LIB_TARGETS=(llama ggml-cpu) # a `dl` build does not link the CPU backend, so it is named
 TOOL_TARGETS=(llama-server llama-bench llama-perplexity llama-completion llama-quantize
@@ -37,10 +57,24 @@ mkdir -p "$cache"
 exec 9>"$cache/.lock"
 flock 9
 
+fetch_package() { # PACKAGE SHA512 DIR: its one archive, checked
+    command -v npm >/dev/null || die "npm is needed to fetch llama.cpp $LLAMA_VERSION: apt-get install npm"
+    say "fetching $LLAMA_VERSION (npm package $1)"
+    (cd "$3" && npm pack --silent "$1" >/dev/null) || die "npm could not fetch $1"
+    local got
+    got=$(openssl dgst -sha512 -binary "$3"/*.tgz | base64 -w0)
+    [ "$got" = "$2" ] || die "sha512 of $1 is $got, expected $2"
+}
+
 fetch_source() {
     if [ -n "${SLUICE_LLAMA_SOURCE:-}" ]; then
         [ -f "$SLUICE_LLAMA_SOURCE/include/llama.h" ] || die "no llama.cpp in $SLUICE_LLAMA_SOURCE"
         source_dir=$(cd "$SLUICE_LLAMA_SOURCE" && pwd)
+        local part found="" # what it says it is: settings and tests depend on it
+        for part in MAJOR MINOR PATCH; do
+            found=$found${found:+.}$(sed -nE "s/^set\(LLAMA_VERSION_$part ([0-9]+)\).*/\1/p" "$source_dir/CMakeLists.txt")
+        done
+        [[ $found =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] && LLAMA_VERSION=v$found || LLAMA_VERSION=unknown
         return
     fi
     source_dir=$cache/llama.cpp-$LLAMA_VERSION
@@ -50,15 +84,10 @@ fetch_source() {
             die "$source_dir is not the unmodified $LLAMA_VERSION: remove it and run again"
         return
     fi
-    command -v npm >/dev/null || die "npm is needed to fetch llama.cpp $LLAMA_VERSION: apt-get install npm"
-    say "fetching $LLAMA_VERSION (npm package $NPM_PACKAGE)"
     local tmp
     tmp=$(mktemp -d "$cache/fetch.XXXXXX")
     trap 'rm -rf "$tmp"' RETURN
-    (cd "$tmp" && npm pack --silent "$NPM_PACKAGE" >/dev/null) || die "npm could not fetch $NPM_PACKAGE"
-    local got
-    got=$(openssl dgst -sha512 -binary "$tmp"/*.tgz | base64 -w0)
-    [ "$got" = "$NPM_SHA512" ] || die "sha512 of $NPM_PACKAGE is $got, expected $NPM_SHA512"
+    fetch_package "node-llama-cpp@$NPM_VERSION" "$NPM_SHA512" "$tmp"
     tar -C "$tmp" -xf "$tmp"/*.tgz package/llama/gitRelease.bundle
     git -c advice.detachedHead=false clone -q "$tmp/package/llama/gitRelease.bundle" "$tmp/src"
     [ "$(git -C "$tmp/src" rev-parse HEAD)" = "$LLAMA_COMMIT" ] || die "the bundle holds another commit"
@@ -155,17 +184,61 @@ build() { # build KIND TARGET...
     done
 }
 
+# The prebuilt libraries, under the names that linkers look for as well; their own names, which programs then ask for,
+# stay. They are the release's with the patches of node-llama-cpp's directory llama/patches (one in the model loader:
+# llama.cpp's writer of test models does not work with them), and without programs.
+prebuilt() {
+    [ "$(uname -m)" = x86_64 ] || die "the prebuilt libraries are for x86-64, this is $(uname -m)"
+    [ -z "${SLUICE_LLAMA_SOURCE:-}" ] || die "the prebuilt libraries belong to a release, not to SLUICE_LLAMA_SOURCE"
+    build_dir=$cache/build-$LLAMA_VERSION-npm-$(sha256sum <<<"$PREBUILT_SHA512" | cut -c1-12)
+    [ ! -d "$build_dir/linux-x64" ] || return 0
+    local name tmp
+    tmp=$(mktemp -d "$cache/fetch.XXXXXX")
+    trap 'rm -rf "$tmp"' RETURN
+    fetch_package "@node-llama-cpp/linux-x64@$NPM_VERSION" "$PREBUILT_SHA512" "$tmp"
+    tar -C "$tmp" -xf "$tmp"/*.tgz package
+    for name in libggml libllama; do ln -s "$name.$LLAMA_VERSION.so" "$tmp/package/bins/linux-x64/$name.so"; done
+    rm -rf "$build_dir"
+    mkdir -p "$build_dir"
+    mv "$tmp/package" "$build_dir/linux-x64"
+    ln -s linux-x64/bins/linux-x64 "$build_dir/bin"
+}
+
+# node-llama-cpp itself beside them, without the source that it carries.
+node_package() {
+    [ ! -d "$build_dir/node-llama-cpp" ] || return 0
+    local tmp
+    tmp=$(mktemp -d "$cache/fetch.XXXXXX")
+    trap 'rm -rf "$tmp"' RETURN
+    fetch_package "node-llama-cpp@$NPM_VERSION" "$NPM_SHA512" "$tmp"
+    tar -C "$tmp" -xf "$tmp"/*.tgz --exclude=package/llama/gitRelease.bundle package
+    mv "$tmp/package" "$build_dir/node-llama-cpp"
+}
+
 what=${1:-}
 kind=${2:-native}
+[ "$what" != source ] || set -- source - "${2:-}"
+pin "${3:-$LLAMA_DEFAULT}"
 case $what in
 source) fetch_source; echo "source=$source_dir" ;;
+node)
+    [ "$kind" = npm ] || die "node-llama-cpp's libraries are of kind npm"
+    prebuilt
+    node_package
+    echo "node=$build_dir"
+    ;;
 lib | server | tools)
     fetch_source
-    targets=("${LIB_TARGETS[@]}")
-    [ "$what" != server ] || targets+=(llama-server)
-    [ "$what" != tools ] || targets+=("${TOOL_TARGETS[@]}")
-    build "$kind" "${targets[@]}"
+    if [ "$kind" = npm ]; then
+        [ "$what" = lib ] || die "the prebuilt libraries come without programs"
+        prebuilt
+    else
+        targets=("${LIB_TARGETS[@]}")
+        [ "$what" != server ] || targets+=(llama-server)
+        [ "$what" != tools ] || targets+=("${TOOL_TARGETS[@]}")
+        build "$kind" "${targets[@]}"
+    fi
     printf 'source=%s\nbuild=%s\nversion=%s\n' "$source_dir" "$build_dir" "$LLAMA_VERSION"
     ;;
-*) sed -n '2,10p' "$0" >&2; exit 2 ;;
+*) sed -n '2,9p' "$0" >&2; exit 2 ;;
 esac

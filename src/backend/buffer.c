@@ -512,13 +512,31 @@ int buffer_settle_dense(const struct ggml_tensor *w, struct sluice_error *err) {
     return rc;
 }
 
+/*
+ * Of the buffers in one mapping, the one that dense weights are noted at (buffer_note_tensor takes the first). Up to
+ * v0.5.0 of llama.cpp a file has one buffer; v0.7.0 makes one of each run of experts. Caller holds the lock.
+ */
+static const struct sluice_buffer *buffer_noted_at(const struct sluice_buffer *b) {
+    const struct sluice_buffer *first = sluice_device.buffers;
+    while (first != b && (char *)first->base - first->offset != (char *)b->base - b->offset) {
+        first = first->next;
+    }
+    return first;
+}
+
 void buffer_dense_sum(struct buffer_dense *sum) {
     *sum = (struct buffer_dense){0};
     pthread_mutex_lock(&sluice_device.lock);
     for (const struct sluice_buffer *b = sluice_device.buffers; b; b = b->next) {
         uint64_t experts = 0;
-        for (size_t i = 0; i < b->n; i++) {
-            experts += b->ranges[i].len;
+        if (buffer_noted_at(b) != b) {
+            continue;
+        }
+        for (const struct sluice_buffer *s = b; s; s = s->next) {
+            const size_t n = buffer_noted_at(s) == b ? s->n : 0;
+            for (size_t i = 0; i < n; i++) {
+                experts += s->ranges[i].len;
+            }
         }
         if (b->dense_noted == 0) {
             sum->bytes += b->file_size > experts ? b->file_size - experts : 0;

@@ -76,9 +76,10 @@ expect() { # LABEL NAME SETTINGS WORDS ARGS...
 gate_archs() {
     local name tensors tight
     fixtures
+    streaming_models
     while read -r name tensors; do
         # llama4 weights its experts' input: nothing is ever given up. All these tokens of laguna pick the same two experts.
-        case $name in '' | '#'* | models | unused | llama4-moe | laguna-moe) continue ;; esac
+        case $name in '' | llama4-moe | laguna-moe) continue ;; esac
         model=$archs/$name.gguf
         tight=$(tight_cache "$model")
         cp "$model" "$dir/copy.gguf"
@@ -91,7 +92,7 @@ gate_archs() {
             "counted same=want rules" --prefill 1 --decode 8 "$model"
         expect "$name, its copy" got "$tight SLUICE_COLD_MODEL=$dir/copy.gguf $drop=1 SLUICE_KERNEL=reference SLUICE_DROP_IN_PREFILL=1" \
             "counted same=want" --prefill 1 --decode 8 "$model"
-    done <"$here/streaming-models.txt"
+    done <<<"$models"
     most_runs "something was substituted"
     counted=0
 }

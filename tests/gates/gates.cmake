@@ -1,10 +1,14 @@
 # Gates: logits with the plug-in are byte-identical to logits without it (run-gates.sh, lib.sh).
 # Builds with sanitizers run a subset: they are ten times slower, and llama.cpp itself is not instrumented.
-add_executable(sluice-logits ${CMAKE_CURRENT_LIST_DIR}/logits.c ${CMAKE_CURRENT_LIST_DIR}/resize.c)
+add_executable(sluice-logits ${CMAKE_CURRENT_LIST_DIR}/logits.c ${CMAKE_CURRENT_LIST_DIR}/resize.c
+    ${CMAKE_CURRENT_LIST_DIR}/backends.c)
 target_link_libraries(sluice-logits PRIVATE sluice_options llama_llama Threads::Threads ${CMAKE_DL_LIBS} m)
 
-add_executable(sluice-residency ${CMAKE_CURRENT_LIST_DIR}/residency.c)
-target_link_libraries(sluice-residency PRIVATE sluice_options llama_llama)
+add_executable(sluice-residency ${CMAKE_CURRENT_LIST_DIR}/residency.c ${CMAKE_CURRENT_LIST_DIR}/backends.c)
+target_link_libraries(sluice-residency PRIVATE sluice_options llama_llama ${CMAKE_DL_LIBS})
+
+add_library(sluice-backends SHARED ${CMAKE_CURRENT_LIST_DIR}/backends_preload.c ${CMAKE_CURRENT_LIST_DIR}/backends.c)
+target_link_libraries(sluice-backends PRIVATE sluice_options llama_ggml ${CMAKE_DL_LIBS})
 
 if(NOT SLUICE_SANITIZE) # their library must come before anything that is preloaded
     add_library(sluice-pagesize SHARED ${CMAKE_CURRENT_LIST_DIR}/pagesize.c)
@@ -15,6 +19,7 @@ set(gates_environment
     BIN=${CMAKE_BINARY_DIR}/bin
     LLAMA_BIN=${SLUICE_LLAMA_BIN}
     LLAMA_SRC=${SLUICE_LLAMA_SOURCE_DIR}
+    LLAMA_VERSION=${SLUICE_LLAMA_VERSION}
     WORK=${CMAKE_BINARY_DIR}/gates)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/gates)
 

@@ -5,6 +5,9 @@
 #   BIN        sluice-logits, sluice-mkmoe and libggml-sluice.so
 #   LLAMA_BIN  llama.cpp's programs, of the very build that the plug-in was linked against
 #   LLAMA_SRC  llama.cpp's source, for its vocabulary files
+#   LLAMA_VERSION  its release, v0.5.0 for example; the newest that streaming-models.txt knows when it is not given
+#   ARCHS_BIN  where test-llama-archs is, when LLAMA_BIN has none: that of a build with its CPU backend linked in
+#   FIXTURES   the directory of what it writes, when several releases are to use the same (gate few)
 #   WORK       a directory for models and outputs; reused, never emptied from outside
 #
 # Why comparing is not enough: a plug-in that silently stops streaming compares equal. So every check
@@ -149,20 +152,53 @@ third_cache() { # MODEL
     echo "SLUICE_FORCE_CACHE=1 SLUICE_CACHE=$(($(value_of window_bytes "$("$BIN/sluice-logits" --info "$1")") / 3))B"
 }
 
-# The fixtures are the same for one build of llama.cpp: write them once.
+# Is RELEASE (v1.2.3) there in the llama.cpp that is tested?
+has_release() { # RELEASE
+    [ "$(printf '%s\n' "$1" "${LLAMA_VERSION:-v999}" | sort -V | head -n 1)" = "$1" ]
+}
+
+# Lines `name tensors` of the fixtures that must stream in the llama.cpp that is tested; $due is how many streaming-models.txt
+# says they are, $unused the fixtures with experts that no graph uses.
+streaming_models() { # sets $models, $due, $unused
+    local name tensors since
+    models="" due="" unused=""
+    while read -r name tensors since; do
+        case $name in
+        '' | '#'*) ;;
+        models) ! has_release "$tensors" || due=$since ;;
+        unused) unused="$unused $tensors" ;;
+        *) [ -n "$since" ] && ! has_release "$since" || models="$models$name $tensors"$'\n' ;;
+        esac
+    done <"${BASH_SOURCE[0]%/*}/streaming-models.txt"
+}
+
+# The fixtures are the same for one build of llama.cpp: write them once. Where backends are loaded at run time, this program
+# of llama.cpp's does not load any: the preloaded library does (backends.c). Releases before v0.5.0 do not know the
+# tokenizer of the fixtures that later ones write: they get copies that say that there is none, a word of the same length.
 fixtures() { # sets $archs
-    local stamp
-    archs=$WORK/fixtures
-    stamp=$(stat -L -c '%n %s %Y' "$LLAMA_BIN/test-llama-archs" "$LLAMA_BIN/libllama.so")
-    [ "$(cat "$archs/stamp" 2>/dev/null)" = "$stamp" ] && return
-    rm -rf "$archs"
-    mkdir -p "$archs"
-    # A seed, so that all machines have the same weights: what lossy settings leave out depends on them.
-    "$LLAMA_BIN/test-llama-archs" -s 20261130 -o "$archs" >"$archs/log" 2>&1 || {
-        echo "FAIL test-llama-archs: $(last_line "$archs/log")"
-        exit 1
-    }
-    echo "$stamp" >"$archs/stamp"
+    local stamp writer=${ARCHS_BIN:-$LLAMA_BIN} preload=$BIN/libsluice-backends.so
+    [ -z "${ARCHS_BIN:-}" ] || preload=
+    archs=${FIXTURES:-$WORK/fixtures}
+    stamp=$(stat -L -c '%n %s %Y' "$writer/test-llama-archs" "$writer/libllama.so")
+    if [ "$(cat "$archs/stamp" 2>/dev/null)" != "$stamp" ]; then
+        rm -rf "$archs"
+        mkdir -p "$archs"
+        # A seed, so that all machines have the same weights: what lossy settings leave out depends on them.
+        LD_PRELOAD=$preload "$writer/test-llama-archs" -s 20261130 -o "$archs" >"$archs/log" 2>&1 || {
+            echo "FAIL test-llama-archs: $(last_line "$archs/log")"
+            exit 1
+        }
+        echo "$stamp" >"$archs/stamp"
+    fi
+    if [ -n "${FIXTURES:-}" ] && ! has_release v0.5.0; then
+        archs=$WORK/fixtures
+        [ "$(cat "$archs/stamp" 2>/dev/null)" != "$stamp" ] || return 0
+        rm -rf "$archs"
+        mkdir -p "$archs"
+        cp "$FIXTURES"/*-moe.gguf "$archs/"
+        perl -0777 -pi -e 's/(tokenizer\.ggml\.model\x08\0\0\0\x04\0{7})test/${1}none/' "$archs"/*.gguf
+        echo "$stamp" >"$archs/stamp"
+    fi
 }
 
 # Room for every expert.

@@ -40,6 +40,7 @@
 #include "gguf.h"
 #include "llama.h"
 
+#include "backends.h"
 #include "resize.h"
 
 #define MAX_MODELS   4
@@ -554,8 +555,7 @@ int main(int argc, char **argv) {
     if (o.info) {
         ok = print_info(o.models[0]);
     } else {
-        /* Where the CPU backend is linked in, nothing else would look at GGML_BACKEND_PATH. */
-        ggml_backend_load_all();
+        load_backends();
         llama_backend_init();
         ok = run(&o);
         llama_backend_free();

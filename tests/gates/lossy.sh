@@ -72,8 +72,9 @@ gate_archs() {
     local tiny="SLUICE_DROP_COLD_EXPERTS=0.000000001" full="SLUICE_DROP_COLD_EXPERTS=1 SLUICE_LOOKAHEAD=0"
     local same="SLUICE_DROP_COLD_EXPERTS=1 SLUICE_DROP_REPRODUCIBLE=1"
     fixtures
+    streaming_models
     while read -r name tensors; do
-        case $name in '' | '#'* | models | unused) continue ;; esac
+        [ -n "$name" ] || continue
         model=$archs/$name.gguf
         tight=$(tight_cache "$model")
         # shellcheck disable=SC2086
@@ -105,7 +106,7 @@ gate_archs() {
         # shellcheck disable=SC2086
         resident --prefill 24 --decode 0 "$model" &&
             expect "$name, a prompt" got "$tight $full" "same=want none no-prompts" --prefill 24 --decode 0 "$model"
-    done <"$here/streaming-models.txt"
+    done <<<"$models"
     most_runs "something was left out"
     counted=0
 }

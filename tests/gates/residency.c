@@ -30,6 +30,8 @@
 #include "gguf.h"
 #include "llama.h"
 
+#include "backends.h"
+
 enum { AREAS_MAX = 65536, TOKENS = 6 };
 
 /* A line of smaps. */
@@ -260,7 +262,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     llama_log_set(log_errors, NULL);
-    ggml_backend_load_all();
+    load_backends();
     struct llama_model_params mp = llama_model_default_params();
     mp.use_extra_bufts = false;
     struct llama_model *model = llama_model_load_from_file(path, mp);

@@ -15,6 +15,7 @@
 #   fuse         a model on a file system that a process serves (bindfs), which is read buffered; 77: none can be mounted here
 #   subset       a little of each, for builds with sanitizers
 #   aarch64      a little of each, for programs that an emulator runs (scripts/aarch64.sh): some fixtures, types
+#   few          fixtures of each kind of block at two budgets, a token at a time and in micro-batches: for other releases
 #
 # One line per check, ok or FAIL; exit code 1 when any failed. Nothing here measures time. See lib.sh
 # for the environment.
@@ -23,14 +24,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
 
 gate_archs() {
-    local name tensors listed=0 due="" info unused="" seen=" " expect f
+    local name tensors listed=0 info seen expect f
     fixtures
+    streaming_models
+    seen=" $unused "
     while read -r name tensors; do
-        case $name in
-        '' | '#'*) continue ;;
-        models) due=$tensors; continue ;;
-        unused) unused="$unused $tensors"; seen="$seen$tensors "; continue ;;
-        esac
+        [ -n "$name" ] || continue
         seen="$seen$name "
         listed=$((listed + 1))
         model=$archs/$name.gguf
@@ -47,7 +46,7 @@ gate_archs() {
         expect="streams tensors=$tensors"
         [ "$(value_of evicts "$info")" = 0 ] || expect="$expect evicts"
         check "$name" "$(tight_cache "$model")" "$expect" "$model"
-    done <"$here/streaming-models.txt"
+    done <<<"$models"
     [ "$listed" = "$due" ] || fail "streaming-models.txt lists $listed models and says $due"
     for name in $unused; do
         check "$name (experts never used)" "SLUICE_CACHE=off" unused "$archs/$name.gguf"
@@ -177,10 +176,11 @@ gate_shapes() {
 # Each prompt ends in a shorter batch, whose last layer has one row; nothing is kept, the least is kept (fewer bundles than
 # threads could use, and no more than a token's pass through at once), all is.
 gate_waves() {
-    local name tensors n=0 due width steps io
+    local name tensors n=0 width steps io
     fixtures
-    due=$(awk '$1 == "models" { print $2 }' "$here/streaming-models.txt")
+    streaming_models
     while read -r name tensors; do
+        [ -n "$name" ] || continue
         n=$((n + 1))
         model=$archs/$name.gguf
         for width in 1 2 31 32 64 512; do
@@ -194,7 +194,7 @@ gate_waves() {
             # shellcheck disable=SC2086
             check "$name by $width" "$(whole_cache "$model")" "streams hits tensors=$tensors" $steps "$model"
         done
-    done < <(grep -E '^[^ #]+ [0-9]+$' "$here/streaming-models.txt" | grep -v '^models ')
+    done <<<"$models"
     [ "$n" = "$due" ] || fail "streaming-models.txt says $due models, $n were compared"
 
     # All tokens are alike: one expert of each layer has all rows, the others have none.
@@ -225,11 +225,12 @@ gate_waves() {
 # prompt beside the others' next tokens, then a token of each. Where a batch's experts do not all fit, a window
 # moves over them; so both, for every architecture; and each optimisation off, for one.
 gate_slots() {
-    local name tensors n=0 due off="SLUICE_CACHE=off"
+    local name tensors n=0 off="SLUICE_CACHE=off"
     local four="--seqs 4 --join 5 --prefill 12 --decode 4" eight="--seqs 8 --join 5 --unified --prefill 12 --decode 4"
     fixtures
-    due=$(awk '$1 == "models" { print $2 }' "$here/streaming-models.txt")
+    streaming_models
     while read -r name tensors; do
+        [ -n "$name" ] || continue
         n=$((n + 1))
         model=$archs/$name.gguf
         # shellcheck disable=SC2086 # options are words
@@ -238,7 +239,7 @@ gate_slots() {
         check "$name, 4 sequences" "$(whole_cache "$model")" "streams hits tensors=$tensors" $four "$model"
         # shellcheck disable=SC2086
         check "$name, 8 sequences" "$(tight_cache "$model")" "streams tensors=$tensors" $eight "$model"
-    done < <(grep -E '^[^ #]+ [0-9]+$' "$here/streaming-models.txt" | grep -v '^models ')
+    done <<<"$models"
     [ "$n" = "$due" ] || fail "streaming-models.txt says $due models, $n were compared"
 
     mkmoe slots --ff 96 --type-down Q8_0 --misalign 32 || return 0
@@ -506,14 +507,34 @@ gate_aarch64() {
     check "odd slices, budgets" "$(third_cache "$model")" "streams resized" --prefill 7 --decode 12 --resize 1 "$model"
 }
 
+# Architectures that differ in what this project looks at: separate, fused and no gates, biases, shared experts, weights
+# before and after the experts, sigmoid and softmax routing, latent attention, states, a precision that is asked for.
+gate_few() {
+    local name few=" qwen3moe-moe gpt-oss-moe deepseek2-moe hy_v3-moe llama4-moe mistral4-moe qwen3next-moe grovemoe-moe "
+    local tensors n=0 steps="--prefill 67 --ubatch 31 --decode 4 --threads 1"
+    fixtures
+    streaming_models
+    while read -r name tensors; do
+        case $few in *" $name "*) ;; *) continue ;; esac
+        n=$((n + 1))
+        model=$archs/$name.gguf
+        check "$name" "SLUICE_CACHE=off" "streams cold tensors=$tensors" --prefill 7 --decode 6 "$model"
+        # shellcheck disable=SC2086 # options are words
+        check "$name by 31" "$(tight_cache "$model") SLUICE_STAGING=1" "streams tensors=$tensors" $steps "$model"
+        # shellcheck disable=SC2086
+        check "$name by 31" "$(whole_cache "$model")" "streams hits tensors=$tensors" $steps "$model"
+    done <<<"$models"
+    [ "$n" = 8 ] || fail "$n of the 8 fixtures were compared"
+}
+
 case ${1:-} in
-archs | types | layouts | shapes | waves | slots | concurrency | dense | matrix | pages | fuse | subset | aarch64)
+archs | types | layouts | shapes | waves | slots | concurrency | dense | matrix | pages | fuse | subset | aarch64 | few)
     begin "gate-$1"
     "gate_$1"
     finish
     ;;
 *)
-    sed -n '2,21s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,22s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
