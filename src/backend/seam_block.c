@@ -73,7 +73,6 @@ struct block {
     const struct block_graph *g;                    /* the scheduler's graph */
     const struct ggml_tensor *shown[SEAM_MATS];     /* expert matmuls that were shown before, with their ids */
     const struct ggml_tensor *shown_ids[SEAM_MATS]; /* the same */
-    int n_shown;                                    /* of them */
     uint32_t computed;                              /* splits of ours that were computed */
     bool used_kernel;                               /* the kernel computed all three matmuls */
     enum seam_assumption found;                     /* what a callback found broken */
@@ -176,7 +175,6 @@ static void block_shown(void *ud, struct ggml_cgraph *graph) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         const int m = node->op == GGML_OP_MUL_MAT_ID ? block_mat(b, node) : -1;
         if (m >= 0 && b->computed == 0) {
-            b->n_shown += !b->shown[m];
             b->shown[m] = node->src[1];
             b->shown_ids[m] = node->src[2];
         }
@@ -423,7 +421,6 @@ static enum ggml_status block_run(struct block *b, struct block_graph *g, enum b
 static enum seam_assumption block_ours(struct block *b, struct block_graph *g) {
     const size_t bytes = block_out_bytes(b);
     b->g = g;
-    b->n_shown = 0;
     b->computed = 0;
     memset(b->shown, 0, sizeof b->shown);
     b->probe.dense = g->router;
