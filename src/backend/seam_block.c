@@ -29,6 +29,13 @@
 enum {
     BLOCK_TOKENS = 7, /* tokens of the large batch: experts get about 4 rows each */
     BLOCK_NODES = 64, /* nodes and tensors of a graph, at most */
+    BLOCK_SCHED = 32, /* nodes and leaves of the scheduler's: it allocates for splits of each, 20 KiB a node */
+    /*
+     * Bytes of gathered rows. Freed memory of more than the C library's threshold for mappings, 128 KiB to begin with,
+     * raises the threshold for good, and the program's later allocations keep more from the system than they would
+     * have: 3 MiB of a small model's memory plan, with the usual 8 MiB of rows.
+     */
+    BLOCK_ROWS = 96 << 10,
     BLOCK_BATCHES = 2 /* one token, several */
 };
 
@@ -507,11 +514,12 @@ static int block_setup(struct block *b) {
     }
     ggml_backend_buffer_set_usage(b->stock, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     b->collect.timing = &b->timing;
+    b->collect.rows_most = BLOCK_ROWS;
     collect_set_threads(&b->collect, SEAM_THREADS_BLOCK);
     timing_start(&b->timing, TIMING_BOOKKEEPING, clock_seconds());
     b->traits = kernel_find_traits(inner);
     ggml_backend_t backends[2] = {&b->probe.backend, b->s->cpu};
-    b->sched = ggml_backend_sched_new(backends, NULL, 2, BLOCK_NODES, false, true);
+    b->sched = ggml_backend_sched_new(backends, NULL, 2, BLOCK_SCHED, false, true);
     return b->sched ? sluice_ok(err) : sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory");
 }
 
