@@ -49,6 +49,7 @@ bool collect_init(struct collect *c, ggml_backend_t cpu, bool kernel, const stru
     c->traits = kernel ? kernel_find_traits(cpu) : NULL;
     c->route = route;
     c->cpu = cpu;
+    c->rows_most = COLLECT_ROW_BYTES;
     idle_init(&c->idle);
     return true;
 }
@@ -260,7 +261,7 @@ enum ggml_status collect_add_weighting(struct collect *c, struct ggml_tensor *no
 /* Memory for n rows in and out, gathered; may run the graph first to have the old rows out of the way. */
 static char *collect_rows(struct collect *c, size_t bytes, enum ggml_status *status) {
     *status = GGML_STATUS_SUCCESS;
-    if (c->rows_used && c->rows_used + bytes > COLLECT_ROW_BYTES) {
+    if (c->rows_used && c->rows_used + bytes > c->rows_most) {
         *status = collect_flush(c);
         if (*status != GGML_STATUS_SUCCESS) {
             return NULL;
@@ -269,7 +270,7 @@ static char *collect_rows(struct collect *c, size_t bytes, enum ggml_status *sta
     if (c->rows_used + bytes > c->rows_cap) {
         /* Nodes of the graph point into the old rows: only an empty one may move. */
         assert(c->rows_used == 0);
-        const size_t cap = bytes > COLLECT_ROW_BYTES ? bytes : COLLECT_ROW_BYTES;
+        const size_t cap = bytes > c->rows_most ? bytes : c->rows_most;
         void *p = NULL;
         if (posix_memalign(&p, 64, cap)) {
             *status = GGML_STATUS_ALLOC_FAILED;

@@ -48,11 +48,12 @@ struct collect {
     int n_zeros;                     /* entries used */
     char *rows;                      /* gathered or converted inputs, and outputs to scatter; rows_cap bytes */
     size_t rows_used, rows_cap;      /* bytes */
-    int32_t *zeros;                  /* expert ids of one-expert nodes: all 0; zeros_cap entries */
-    int64_t zeros_cap;               /* rows that one node can have */
-    struct engine *failed;           /* the last run lacked weights that this engine could not read; NULL: it did not */
-    struct timing *timing;           /* of the split that runs now, the owner's: running is booked there */
-    struct idle idle;                /* of the kernel nodes, which run one after the other */
+    size_t rows_most;      /* bytes of them in a graph, unless one node has more; set before the first are added */
+    int32_t *zeros;        /* expert ids of one-expert nodes: all 0; zeros_cap entries */
+    int64_t zeros_cap;     /* rows that one node can have */
+    struct engine *failed; /* the last run lacked weights that this engine could not read; NULL: it did not */
+    struct timing *timing; /* of the split that runs now, the owner's: running is booked there */
+    struct idle idle;      /* of the kernel nodes, which run one after the other */
 };
 
 /* Set up over cpu, which is taken over on success. route is read whenever rows are added. */

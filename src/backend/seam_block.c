@@ -29,6 +29,13 @@
 enum {
     BLOCK_TOKENS = 7, /* tokens of the large batch: experts get about 4 rows each */
     BLOCK_NODES = 64, /* nodes and tensors of a graph, at most */
+    BLOCK_SCHED = 32, /* nodes and leaves of the scheduler's: it allocates for splits of each, 20 KiB a node */
+    /*
+     * Bytes of gathered rows. Freed memory of more than the C library's threshold for mappings, 128 KiB to begin with,
+     * raises the threshold for good, and the program's later allocations keep more from the system than they would
+     * have: 3 MiB of a small model's memory plan, with the usual 8 MiB of rows.
+     */
+    BLOCK_ROWS = 96 << 10,
     BLOCK_BATCHES = 2 /* one token, several */
 };
 
@@ -73,7 +80,6 @@ struct block {
     const struct block_graph *g;                    /* the scheduler's graph */
     const struct ggml_tensor *shown[SEAM_MATS];     /* expert matmuls that were shown before, with their ids */
     const struct ggml_tensor *shown_ids[SEAM_MATS]; /* the same */
-    int n_shown;                                    /* of them */
     uint32_t computed;                              /* splits of ours that were computed */
     bool used_kernel;                               /* the kernel computed all three matmuls */
     enum seam_assumption found;                     /* what a callback found broken */
@@ -176,7 +182,6 @@ static void block_shown(void *ud, struct ggml_cgraph *graph) {
         const struct ggml_tensor *node = ggml_graph_node(graph, i);
         const int m = node->op == GGML_OP_MUL_MAT_ID ? block_mat(b, node) : -1;
         if (m >= 0 && b->computed == 0) {
-            b->n_shown += !b->shown[m];
             b->shown[m] = node->src[1];
             b->shown_ids[m] = node->src[2];
         }
@@ -423,7 +428,6 @@ static enum ggml_status block_run(struct block *b, struct block_graph *g, enum b
 static enum seam_assumption block_ours(struct block *b, struct block_graph *g) {
     const size_t bytes = block_out_bytes(b);
     b->g = g;
-    b->n_shown = 0;
     b->computed = 0;
     memset(b->shown, 0, sizeof b->shown);
     b->probe.dense = g->router;
@@ -510,11 +514,12 @@ static int block_setup(struct block *b) {
     }
     ggml_backend_buffer_set_usage(b->stock, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     b->collect.timing = &b->timing;
+    b->collect.rows_most = BLOCK_ROWS;
     collect_set_threads(&b->collect, SEAM_THREADS_BLOCK);
     timing_start(&b->timing, TIMING_BOOKKEEPING, clock_seconds());
     b->traits = kernel_find_traits(inner);
     ggml_backend_t backends[2] = {&b->probe.backend, b->s->cpu};
-    b->sched = ggml_backend_sched_new(backends, NULL, 2, BLOCK_NODES, false, true);
+    b->sched = ggml_backend_sched_new(backends, NULL, 2, BLOCK_SCHED, false, true);
     return b->sched ? sluice_ok(err) : sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory");
 }
 
