@@ -42,5 +42,11 @@ fi
 
 rc=0
 node "$here/endurance.mjs" || rc=$?
-if [ "$rc" = 0 ]; then rm -rf "$WORK/models" "$WORK/xdg" "$WORK/tmp"; else echo "what there is to look at: $WORK"; fi
+if [ "$rc" = 0 ] && [ "$tokens" -lt 20000 ]; then
+    rm -rf "$WORK"
+elif [ "$rc" = 0 ]; then
+    rm -rf "$WORK/models" "$WORK/xdg" "$WORK/tmp"
+else
+    echo "what there is to look at: $WORK"
+fi
 exit $rc

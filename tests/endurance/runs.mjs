@@ -40,7 +40,7 @@ export async function runs(run, tokens) {
     const fill = 'mount -t tmpfs -o size=4k,mode=700 none "$0" && head -c 4096 /dev/zero >"$0/full" && exec "$@"';
     const kinds = [
         { name: 'threads', args: ['--io', 'pread'] },
-        { name: 'io_uring', args: ['--io', 'uring'], may: /refuses io_uring/ },
+        ...run.uring ? [{ name: 'io_uring', args: ['--io', 'uring'] }] : [],
         { name: 'traces to a full disk', args: ['--route-trace', '/dev/full', '--csv', '/dev/full'], may: /No space left/ },
         { name: 'SIGKILL', signal: 'SIGKILL' },
         { name: 'SIGINT', signal: 'SIGINT' },

@@ -9,7 +9,7 @@ export async function soak(run, { name, tokens, perRound, settings, signal = nul
     const args = ['--tokens', `${perRound}`, '--rounds', `${signal ? rounds + 1000 : rounds}`, '--seed', `${seed}`, '--trace', `${run.work}/tmp/${name}.csv`,
         '--set', 'publish=1', ...settings.flatMap((s) => ['--set', s]), ...run.models];
     const child = spawn(`${run.bin}/sluice-soak`, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-    const life = { name, rounds: 0, tokens: 0, contexts: 0, changes: 0, cancelled: 0, faults: 0, failed: 0, quiet: [], text: '', log: '', skipped: false };
+    const life = { name, rounds: 0, tokens: 0, contexts: 0, changes: 0, cancelled: 0, faults: 0, failed: 0, quiet: [], text: '', log: '' };
     run.sampler.watch(name, child.pid);
     run.children.add(child);
     child.stderr.on('data', (d) => { life.log = (life.log + d).slice(-2000); });
@@ -22,8 +22,6 @@ export async function soak(run, { name, tokens, perRound, settings, signal = nul
             life.quiet.push({ fds: value('fds'), threads: value('threads'), heap: value('heap_kib'), anon: value('anon_kib') });
             run.progress(name, life.tokens);
             if (signal && life.rounds === killAfter) setTimeout(() => child.kill(signal), run.random(200));
-        } else if (line.startsWith('note:')) {
-            life.skipped = true;
         } else if (line.startsWith('soak: ')) {
             life.text = line;
         }
