@@ -79,8 +79,14 @@ mkdir -p "$cache"
 if [ ! -s "$tarball" ]; then
     echo "note: making a minimal $release"
     apt-config dump | grep -i '^Acquire::.*proxy' >"$work/apt.conf"
-    mmdebstrap --quiet --mode="$([ -n "$root_user" ] && echo root || echo unshare)" --variant=minbase --aptopt="$work/apt.conf" --include="$include" \
-        "$release" "$work/new.tar" "${sources[@]}" >"$work/out" 2>&1 || skip "mmdebstrap cannot make it: $(tail -n 2 "$work/out" | tr '\n' ' ')"
+    if ! mmdebstrap --quiet --mode="$([ -n "$root_user" ] && echo root || echo unshare)" --variant=minbase --aptopt="$work/apt.conf" \
+        --include="$include" "$release" "$work/new.tar" "${sources[@]}" >"$work/out" 2>&1; then
+        if grep -E 'Unable to locate package|unmet dependencies|no installation candidate' "$work/out" >"$work/why"; then
+            fail "$release has not what it depends on: $(head -n 3 "$work/why" | tr '\n' ' ')"
+            finish
+        fi
+        skip "mmdebstrap cannot make it: $(tail -n 2 "$work/out" | tr '\n' ' ')"
+    fi
     mv "$work/new.tar" "$tarball.$$" && mv "$tarball.$$" "$tarball"
 fi
 

@@ -56,29 +56,22 @@ static void put_font(FILE *out, char font, const char *text, size_t n) {
 
 /* How a command is called: what is typed as it is in bold, what is replaced in italics. */
 static void put_usage(FILE *out, const char *usage) {
-    for (int i = 0; *usage; i++) {
-        const size_t blank = strspn(usage, " \n");
-        if (blank) {
-            fputc(' ', out);
-            usage += blank;
-            continue;
-        }
-        const size_t n = strcspn(usage, " \n");
-        const size_t lead = usage[0] == '[' ? 1 : 0; /* "[-f" */
+    for (int words = 0; *usage; words++) {
+        const size_t lead = strspn(usage, " [("); /* "[-f FILE]": what is before and after the word itself is neither */
+        const size_t word = strcspn(usage + lead, " ]).");
+        const size_t tail = strspn(usage + lead + word, "]).");
         const size_t capitals = strspn(usage + lead, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
-        fprintf(out, "%.*s", (int)lead, usage);
-        if (capitals && capitals + lead < n + 1 && !islower((unsigned char)usage[lead + capitals])) {
-            put_font(out, 'I', usage + lead, capitals);
-            put(out, usage + lead + capitals, n - lead - capitals);
-        } else if (usage[lead] == '-' || i <= 2) { /* the first two words, with the blank between */
-            const size_t word = strcspn(usage + lead, " ]");
-            const size_t bold = word > n - lead ? n - lead : word;
-            put_font(out, 'B', usage + lead, bold);
-            put(out, usage + lead + bold, n - lead - bold);
+        put(out, usage, lead);
+        usage += lead;
+        if (capitals && capitals == word) {
+            put_font(out, 'I', usage, word);
+        } else if (usage[0] == '-' || words < 2) { /* "sluice run" */
+            put_font(out, 'B', usage, word);
         } else {
-            put(out, usage + lead, n - lead);
+            put(out, usage, word);
         }
-        usage += n;
+        put(out, usage + word, tail);
+        usage += word + tail;
     }
     fputc('\n', out);
 }
