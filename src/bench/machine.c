@@ -9,6 +9,7 @@
 #include "bench/machine.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,12 @@ static bool field_of(const char *root, const char *path, const char *key, char *
         fclose(f);
     }
     return found;
+}
+
+/* A number of a text of the kernel's; 0 when it is none, or none that can be reckoned with. */
+static double real_of(const char *text) {
+    const double x = strtod(text, NULL);
+    return fabs(x) < 1e15 ? x : 0; /* of nan this is false */
 }
 
 /* A field in kB, as bytes. */
@@ -135,13 +142,13 @@ static double read_mhz(const char *root) {
         if (!text[0]) {
             break;
         }
-        sum += strtod(text, NULL) / 1000; /* kHz */
+        sum += real_of(text) / 1000; /* kHz */
         n++;
     }
     if (n) {
         return sum / n;
     }
-    return field_of(root, "/proc/cpuinfo", "cpu MHz", text, sizeof text) ? strtod(text, NULL) : 0;
+    return field_of(root, "/proc/cpuinfo", "cpu MHz", text, sizeof text) ? real_of(text) : 0;
 }
 
 void bench_state_read(struct bench_state *s, const char *root) {
@@ -150,7 +157,7 @@ void bench_state_read(struct bench_state *s, const char *root) {
     *s = (struct bench_state){.load = -1, .steal_s = -1};
     first_line(root, "/proc/loadavg", text, sizeof text);
     if (text[0]) {
-        s->load = strtod(text, NULL);
+        s->load = real_of(text);
     }
     first_line(root, "/proc/stat", text, sizeof text); /* cpu user nice system idle iowait irq softirq steal */
     if (sscanf(text, "cpu %*u %*u %*u %*u %*u %*u %*u %" SCNu64, &steal) == 1) {

@@ -2,8 +2,8 @@
  * gguf_check.h - a bounded look at a GGUF file set before llama.cpp sees it.
  *
  * The only thing it promises: after sluice_gguf_check succeeded, every count, string and tensor of
- * every shard lies inside its file; after sluice_gguf_check_header, every count and string. See gguf_check.c
- * for why that is worth a second parser.
+ * every shard lies inside its file; after sluice_gguf_check_header, every count and string; and no key or name of
+ * a tensor has a zero byte in it. See gguf_check.c for why that is worth a second parser.
  */
 #ifndef SLUICE_GGUF_CHECK_H
 #define SLUICE_GGUF_CHECK_H

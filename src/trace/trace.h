@@ -39,7 +39,7 @@ struct trace_layer {
     uint64_t slot_bytes;   /* memory that one expert takes in sluice's cache; 0: the file does not say */
 };
 
-/* What stands before the table. */
+/* What stands before the table. Of texts that were read, control characters are question marks. */
 struct trace_head {
     char model[1024];           /* path of the model */
     char arch[64];              /* its architecture */

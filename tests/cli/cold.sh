@@ -46,6 +46,10 @@ rows=$(awk -F, '/^#/ || /^turn/ { next } $10 == 2 { n++; if ($9 != 0 && $9 != 19
 SLUICE_LOOKAHEAD=0 works "  without lookahead" "${run[@]}" --cold-model demo-Q2_K.gguf --drop-cold-experts 1 --route-trace t.csv
 if awk -F, -v share=1 -v kind=2 -f "$here/../gates/dropped.awk" t.csv >awk.txt; then ok "  rules"; else fail "  $(cat awk.txt)"; fi
 
+cp demo-Q2_K.gguf $'q\xff.gguf'
+works "JSON, of a file whose name is no UTF-8" "${run[@]}" --cold-model $'q\xff.gguf' --drop-cold-experts 1 --json
+expect "  names it as well as JSON can" out.txt 'below 1\.00/k from q.*gguf \(Q2_K\)'
+
 # Substituted rows were never asked of the model's cache, and its part of the budget is what the trace says: so a replay has
 # the engine's counters.
 SLUICE_LOOKAHEAD=0 works "JSON, without lookahead" "${run[@]}" --cold-model demo-Q2_K.gguf --drop-cold-experts 1 --route-trace t.csv --json
