@@ -11,6 +11,7 @@
 # by apt from the sources that are configured here, with a state of its own.
 #
 # LLAMA_BIN  llama.cpp's programs for this machine, which write the models (scripts/llama.sh tools when not given)
+# MKMOE      a sluice-mkmoe for this machine: writing quantised models takes ten times as long as running them here
 # WORK       a directory for models and outputs (DIR/gates)
 #
 # Exit codes: 0 all passed, 1 not, 77 what is needed is not here and may not be installed: nothing was tested.
@@ -89,11 +90,13 @@ failed=0
 ctest --test-dir "$dir" -R '^(unit-|cli-unit)' --output-on-failure --no-tests=error || failed=1
 say "gates"
 # To the gates these are the programs: without the kernel's help (binfmt_misc) somebody must name the emulator.
+rm -rf "$dir/emulated" # with a link in it, the loop would write through that
 mkdir -p "$dir/emulated"
 for program in sluice-logits sluice-mkmoe; do
     printf '#!/bin/sh\nexec qemu-aarch64 -L "%s" "%s" "$@"\n' "$sysroot" "$dir/bin/$program" >"$dir/emulated/$program"
     chmod +x "$dir/emulated/$program"
 done
+[ -z "${MKMOE:-}" ] || ln -sfn "$MKMOE" "$dir/emulated/sluice-mkmoe"
 ln -sfn "$dir/bin/libggml-sluice.so" "$dir/emulated/libggml-sluice.so"
 BIN=$dir/emulated LLAMA_BIN=$LLAMA_BIN LLAMA_SRC=$source_dir WORK=${WORK:-$dir/gates} \
     bash "$root/tests/gates/run-gates.sh" aarch64 || failed=1
