@@ -159,6 +159,7 @@ has_release() { # RELEASE
 
 # Lines `name tensors` of the fixtures that must stream in the llama.cpp that is tested; $due is how many streaming-models.txt
 # says they are, $unused the fixtures with experts that no graph uses.
+# shellcheck disable=SC2034 # for those who source this
 streaming_models() { # sets $models, $due, $unused
     local name tensors since
     models="" due="" unused=""

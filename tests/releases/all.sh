@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # all.sh RELEASE KIND [GATE...] - every gate, with every test model, against a release and a build of llama.cpp.
 #
-# By hand, when a release is added or a build of another kind matters (docs/seam.md): llama.cpp is built first, with its programs,
-# which takes 10 to 20 minutes on two cores once; the gates take about as long. KIND is native, dl or npm; npm's prebuilt
+# By hand, when a release is added or a build of another kind matters (docs/seam.md): llama.cpp is built first, with its programs
+# (scripts/llama.sh says how long that takes, once); the gates take as long as those of `make test`. KIND is native, dl or npm; npm's prebuilt
 # libraries come without llama.cpp's programs, so test models are written by the native build of the same release
-# and stock programs are left to tests/node. One line per gate; the checks are in $WORK/RELEASE-KIND/GATE.log
+# (or that in ARCHS_BIN) and stock programs are left to tests/node. One line per gate; the checks are in $WORK/RELEASE-KIND/GATE.log
 # (WORK: build-releases unless it is given).
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/releases/lib.sh
@@ -19,7 +19,7 @@ WORK=${WORK:-$root/build-releases}/$release-$kind
 stage=tools
 if [ "$kind" = npm ]; then
     stage=lib
-    ARCHS_BIN=$("$root/scripts/llama.sh" tools native "$release" | sed -n 's/^build=//p')/bin
+    ARCHS_BIN=${ARCHS_BIN:-$("$root/scripts/llama.sh" tools native "$release" | sed -n 's/^build=//p')/bin}
     export ARCHS_BIN
     gates=("${gates[@]/stock-programs/}")
 fi
