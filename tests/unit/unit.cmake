@@ -56,7 +56,7 @@ foreach(unit engine resize foresee shadow)
 endforeach()
 
 add_test(NAME include-rules COMMAND bash ${CMAKE_SOURCE_DIR}/tests/include-rules.sh ${CMAKE_SOURCE_DIR})
-set_tests_properties(include-rules PROPERTIES LABELS unit TIMEOUT 120)
+set_tests_properties(include-rules PROPERTIES LABELS unit TIMEOUT 600)
 
 # Once more under sanitizers, in build trees of their own. Minutes: leave them out with `ctest -LE sanitize`.
 if(NOT SLUICE_SANITIZE)
