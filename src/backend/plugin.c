@@ -4,7 +4,8 @@
  * Programs built on llama.cpp load it by GGML_BACKEND_PATH, or `sluice exec` loads it for them.
  * Settings come from the environment. A value that does not parse must not end in quietly running
  * without streaming (a user would measure the wrong thing) nor in ending the host program from
- * inside a library: the device registers, and every model load fails with the message.
+ * inside a library: the device registers, and every model load fails with the message. The same holds for a setting
+ * that cannot be had here, io_uring where the kernel forbids it or a cold model that is not there.
  *
  * SLUICE_CSV=FILE gets a row per step that the backend sees (step.c), SLUICE_ROUTE_TRACE=FILE one per routed
  * expert and SLUICE_ROUTE_PROBS=FILE the routers' probabilities (tracing.c). A file that cannot be opened is treated
@@ -88,8 +89,12 @@ ggml_backend_reg_t ggml_backend_init(void) {
         s.drop_cold_experts = 0;
     }
     if (device_setup(&s, true, &err)) {
-        fprintf(stderr, "sluice: %s\n", err.message);
-        return NULL;
+        bad = bad.status ? bad : err;
+        sluice_settings_default(&s); /* with which there is a device that can say so */
+        if (device_setup(&s, true, &err)) {
+            fprintf(stderr, "sluice: %s\n", err.message);
+            return NULL;
+        }
     }
     sluice_device.bad_settings = bad;
     const char *csv = getenv("SLUICE_CSV");

@@ -16,6 +16,7 @@
  *                    truncate  cut the file to FAULTY_SIZE bytes for real, once, and then read
  *                    refuse    opening for direct I/O fails with EINVAL; reads are left alone
  *                    ring      the io_uring can be entered no more, with EPERM; reads are left alone
+ *                    forbidden  no io_uring can be made, with EPERM; reads are left alone
  *   FAULTY_AFTER=N   leave the first N reads alone (0)
  *   FAULTY_COUNT=N   spoil at most N reads (no limit)
  *   FAULTY_EVERY=N   of the others spoil every Nth (1)
@@ -126,6 +127,10 @@ bool faulty_choose(bool direct, const char *path) {
 
 bool faulty_ring_broken(void) {
     return mode_is("ring") && atomic_load(&faulty_reads) > faulty.after && take_fault();
+}
+
+bool faulty_ring_forbidden(void) {
+    return mode_is("forbidden");
 }
 
 int64_t faulty_spoil(void *buf, int64_t n, off_t offset, bool direct) {

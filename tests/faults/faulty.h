@@ -20,4 +20,7 @@ int64_t faulty_spoil(void *buf, int64_t n, off_t offset, bool direct);
 /* Shall the ring fail from now on? */
 bool faulty_ring_broken(void);
 
+/* May no io_uring be made? */
+bool faulty_ring_forbidden(void);
+
 #endif

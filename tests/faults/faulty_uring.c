@@ -1,6 +1,6 @@
 /*
- * faulty_uring.c - faulty.c for reads by io_uring: it stands in for the two functions of liburing that
- * the lanes use, to enter the ring and to look at what ended.
+ * faulty_uring.c - faulty.c for reads by io_uring: it stands in for the three functions of liburing that
+ * the lanes use, to make the ring, to enter it and to look at what ended.
  *
  * Before the ring is entered, the reads of models that are new in it are counted, and which of them to
  * spoil is noted by their user data; when such a one ended, its result and its bytes are spoilt before the
@@ -27,6 +27,7 @@ static _Thread_local struct {
 } chosen[FAULTY_OPS];
 static _Thread_local unsigned scanned; /* entries of the ring that were looked at */
 
+EXPORT int faulty_init(unsigned entries, struct io_uring *ring, unsigned flags) __asm__("io_uring_queue_init");
 EXPORT int faulty_enter(struct io_uring *ring, unsigned wait) __asm__("io_uring_submit_and_wait");
 EXPORT unsigned faulty_peek(struct io_uring *ring, struct io_uring_cqe **cqes,
                             unsigned count) __asm__("io_uring_peek_batch_cqe");
@@ -48,6 +49,13 @@ static void note(const struct io_uring_sqe *sqe) {
     chosen[i].buf = (void *)(uintptr_t)sqe->addr;
     chosen[i].offset = (off_t)sqe->off;
     chosen[i].direct = direct;
+}
+
+int faulty_init(unsigned entries, struct io_uring *ring, unsigned flags) {
+    int (*fn)(unsigned, struct io_uring *, unsigned);
+    void *p = dlsym(RTLD_NEXT, "io_uring_queue_init");
+    memcpy(&fn, &p, sizeof fn);
+    return faulty_ring_forbidden() ? -EPERM : fn(entries, ring, flags);
 }
 
 int faulty_enter(struct io_uring *ring, unsigned wait) {

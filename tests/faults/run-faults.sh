@@ -166,6 +166,13 @@ copy_to_cut() {
 fatal() {
     local settings n
     make_model
+    # What was asked for and cannot be had is an error: the program does not go on with its weights in memory.
+    logits FAULTY_MODE=forbidden "SLUICE_CACHE=off SLUICE_IO=uring" "$model"
+    if [ $rc -ne 0 ] && grep -q "io=uring: " "$dir/err"; then
+        ok "io_uring forbidden: $(grep -m 1 "io=uring: " "$dir/err")"
+    else
+        fail "io_uring forbidden: exit code $rc, $(tail -n 1 "$dir/err")"
+    fi
     # A read ahead of use that fails once is no failure: what it was for is read when it is asked for. Faults that stay are.
     check_failed "EIO from read 100 on, with lookahead" "FAULTY_MODE=eio FAULTY_AFTER=100" "$third" "Input/output error"
     third="$third SLUICE_LOOKAHEAD=0"
