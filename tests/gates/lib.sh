@@ -101,7 +101,6 @@ check() {
             return 0
         }
     fi
-    # The program may have ended well all the same: a plug-in that cannot have what was asked for does not load.
     if grep -q "refuses io_uring" "$dir/got.log"; then
         echo "note $label [$settings]: io_uring is forbidden here, and nothing was compared"
         return 0
