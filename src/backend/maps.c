@@ -112,11 +112,11 @@ int maps_find(const void *addr, size_t size, struct maps_file *out, struct sluic
     struct maps_line m, end;
     out->fd = -1;
     errno = 0;
-    if (size && !maps_lookup((uintptr_t)addr, &m) && (errno == EMFILE || errno == ENFILE)) {
-        return sluice_fail(err, SLUICE_ERR_IO, "/proc/self/maps: %s",
-                           strerror(errno)); /* not a matter of the mapping */
+    const bool known = size && maps_lookup((uintptr_t)addr, &m);
+    if (!known && (errno == EMFILE || errno == ENFILE)) { /* not a matter of the mapping */
+        return sluice_fail(err, SLUICE_ERR_IO, "/proc/self/maps: %s", strerror(errno));
     }
-    if (size == 0 || !maps_lookup((uintptr_t)addr, &m) || m.id.inode == 0) {
+    if (!known || m.id.inode == 0) {
         return sluice_fail(err, SLUICE_ERR_IO, "the weights are not in a mapped file");
     }
     out->offset = m.offset + ((uintptr_t)addr - m.start);
