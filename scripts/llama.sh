@@ -15,7 +15,7 @@
 # nothing is compiled, the libraries are those that node-llama-cpp ships prebuilt (of kind dl, without OpenMP, with a
 # CPU backend per processor; x86-64 only; `lib` only).
 # RELEASE is one of those in `pin` below; the first is what sluice builds against, the others are tested
-# (docs/seam.md). SLUICE_LLAMA_SOURCE=DIR uses that checkout instead of the fetched one.
+# (docs/ggml.md). SLUICE_LLAMA_SOURCE=DIR uses that checkout instead of the fetched one.
 #
 # The source comes from the npm package node-llama-cpp: it carries a git bundle of the release, and
 # the package manager's published sha512 pins every byte. Cached under

@@ -5,7 +5,7 @@
  * read from a second, smaller file. Those copies can be read and forgotten, or kept: then a part of the
  * cache's bytes is theirs, and the experts themselves have less. This program sends a route trace
  * through both caches, by the engine's own policies, for several divisions of the same budget, and
- * prints what generation reads. src/backend/cold.c says what came out of it.
+ * prints what generation reads. src/ggml/cold.c says what came out of it.
  *
  * Both caches are pools of bytes, nothing is rounded: traces of other programs lack slot sizes.
  */
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "sluice.h"
-#include "stream/policy.h"
+#include "cache/policy.h"
 #include "trace/blocks.h"
 #include "trace/trace.h"
 

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stream/error.h"
+#include "cache/error.h"
 
 /* Names of the files of each version. */
 static const struct {

@@ -22,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stream/clock.h"
-#include "stream/error.h"
+#include "cache/clock.h"
+#include "cache/error.h"
 
 static const double GRACE_S = 60; /* for the end after SIGINT: a thrashing run needs long to reach its next look */
 enum { TICK_MS = 250 };           /* between two looks */

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "stream/error.h"
+#include "cache/error.h"
 
 enum {
     CSV_COLUMNS_MAX = 64,    /* of a header row */

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "stream/error.h"
+#include "cache/error.h"
 
 enum { WARM_PIECE = 4 << 20 }; /* bytes per read */
 

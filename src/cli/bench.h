@@ -15,9 +15,9 @@
 #include "cli/args.h"
 #include "cli/progress.h"
 #include "gguf/gguf_check.h"
-#include "runner/info.h"
-#include "runner/probe.h"
-#include "runner/runner.h"
+#include "run/info.h"
+#include "run/probe.h"
+#include "run/runner.h"
 
 enum {
     BENCH_ENTRIES_MAX = 256, /* rows of the table */
@@ -82,7 +82,7 @@ struct bench_entry {
     int plain;                           /* index of the row of the same budget without a variant; -1: this is it */
     char budget[32];                     /* as given: "2000", "all" */
     char cache[32];                      /* what --cache gets */
-    bool all;                            /* the whole bank */
+    bool all;                            /* the whole index */
     char skipped[256];                   /* why it is not measured; "": it is */
     struct bench_run *runs;              /* config.runs of them, owned */
     /* Figures, over its runs. NaN: none. */

@@ -14,7 +14,7 @@
 
 #include "cli/bench.h"
 #include "cli/commands.h"
-#include "plan/limits.h"
+#include "memory/limits.h"
 
 static const uint64_t MIB = 1024 * 1024;
 
@@ -186,7 +186,7 @@ static int plan_budget(struct bench *b, const char *item, const struct bench_var
     e->plain = plain;
     e->all = all;
     snprintf(e->budget, sizeof e->budget, "%s", item);
-    if (all) { /* every slice may need a block more at each end; the engine takes no more than the bank */
+    if (all) { /* every slice may need a block more at each end; the engine takes no more than the expert index */
         bytes = b->info.expert_bytes + b->info.expert_bytes / 4 + 64 * MIB;
         snprintf(e->cache, sizeof e->cache, "%" PRIu64 "B", bytes);
         bytes = b->info.expert_bytes;

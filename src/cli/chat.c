@@ -25,7 +25,7 @@
 #include "cli/session.h"
 #include "cli/summary.h"
 #include "cli/text.h"
-#include "runner/chat.h"
+#include "run/chat.h"
 
 static const struct cli_option chat_options[] = {
     {.name = "--system",

@@ -22,8 +22,8 @@
 #include "cli/session.h"
 #include "cli/summary.h"
 #include "cli/text.h"
-#include "runner/evaluate.h"
-#include "runner/identity.h"
+#include "run/evaluate.h"
+#include "run/identity.h"
 
 #define FIELD(name) offsetof(struct cli_config, name)
 

@@ -10,7 +10,7 @@
 #include "cli/json.h"
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "runner/info.h"
+#include "run/info.h"
 
 static const struct cli_option options[] = {
     {.name = "--json",

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runner/utf8.h"
+#include "run/utf8.h"
 
 bool cli_json_put(json_t *object, const char *key, json_t *value) {
     return json_object_set_new(object, key, value) == 0;

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "plan/settings.h"
+#include "memory/settings.h"
 #include "sluice.h"
 
 #define PLUGIN  "libggml-sluice.so"

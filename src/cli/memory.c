@@ -5,7 +5,7 @@
 
 #include <sys/resource.h>
 
-#include "plan/cgroup.h"
+#include "memory/cgroup.h"
 
 uint64_t cli_memory_peak(void) {
     struct rusage usage;

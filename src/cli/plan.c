@@ -2,9 +2,9 @@
  * plan.c - `sluice plan`: will it fit, how will it run, how fast, before anything is loaded.
  *
  * Nothing here has a rule of its own. How much memory: llama.cpp's arithmetic and the memory plan of the engine
- * (runner/dry.c, plan/ledger.c), which `run` and `chat` ask at their first token. How fast the disk is: the engine's
- * own lanes on this file's experts (runner/probe.c). How fast the processor is: ggml's kernels on weights of these
- * shapes (runner/speed.c). What follows for tokens per second: plan/predict.c. This file asks them in an order in which
+ * (run/dry.c, memory/ledger.c), which `run` and `chat` ask at their first token. How fast the disk is: the engine's
+ * own lanes on this file's experts (run/probe.c). How fast the processor is: ggml's kernels on weights of these
+ * shapes (run/speed.c). What follows for tokens per second: memory/predict.c. This file asks them in an order in which
  * they do not disturb each other: memory first, because what the probes leave behind would count as the program's.
  *
  * What cannot be found out is not guessed. A reason takes its place, and whatever depends on it is unknown too.
@@ -22,7 +22,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/session.h"
-#include "plan/ledger.h"
+#include "memory/ledger.h"
 
 enum {
     PLAN_PROMPT = 512,    /* tokens of the prompt that is planned for */

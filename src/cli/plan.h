@@ -9,11 +9,11 @@
 #include <stdio.h>
 
 #include "cli/args.h"
-#include "plan/predict.h"
-#include "runner/dry.h"
-#include "runner/info.h"
-#include "runner/probe.h"
-#include "runner/speed.h"
+#include "memory/predict.h"
+#include "run/dry.h"
+#include "run/info.h"
+#include "run/probe.h"
+#include "run/speed.h"
 #include "sluice.h"
 
 enum {

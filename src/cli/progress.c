@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runner/runner.h"
+#include "run/runner.h"
 
 /*
  * The only globals of the command: a signal handler has no argument to find anything else. Compute

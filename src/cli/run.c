@@ -21,8 +21,8 @@
 #include "cli/session.h"
 #include "cli/summary.h"
 #include "cli/text.h"
-#include "runner/prompt_cache.h"
-#include "runner/prompt_file.h"
+#include "run/prompt_cache.h"
+#include "run/prompt_file.h"
 
 static const struct cli_option input_options[] = {
     {.name = "--prompt",

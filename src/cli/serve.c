@@ -24,7 +24,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "plan/address.h"
+#include "memory/address.h"
 
 /* For the server's end, seconds. In the middle of a long prompt it needs longer, and is killed. */
 static const double GRACE_S = 10;

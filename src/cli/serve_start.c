@@ -8,7 +8,7 @@
  *                   memory, and one request may use all of it. llama-server would take the model's whole training
  *                   context. Requests that generate together share what is read (docs/benchmarks.md, "Several
  *                   sequences").
- *   -b, -ub N       the micro-batch that `sluice chat` would choose: each one reads nearly the whole bank, so that
+ *   -b, -ub N       the micro-batch that `sluice chat` would choose: each one reads nearly the whole index, so that
  *                   llama-server's 512 read a long prompt's experts up to four times as often as 2048; but its
  *                   buffers take from the cache. -b is the same, or a batch of 2048 would be cut into a whole and a
  *                   part.

@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "preload/mapping.h"
-#include "runner/info.h"
+#include "run/info.h"
 #include "sluice.h"
 
 static bool hook_interrupted(void *user) {

@@ -7,9 +7,9 @@
 #include "cli/args.h"
 #include "cli/progress.h"
 #include "cli/times.h"
-#include "plan/csv.h"
+#include "observe/csv.h"
 #include "gguf/gguf_check.h"
-#include "runner/runner.h"
+#include "run/runner.h"
 
 struct cli_session {
     const struct cli_config *config;    /* the command line */

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runner/utf8.h"
+#include "run/utf8.h"
 
 static const double MIB = 1024.0 * 1024.0;
 

@@ -8,7 +8,7 @@
 
 #include "cli/json.h"
 #include "cli/session.h"
-#include "runner/record.h"
+#include "run/record.h"
 #include "sluice.h"
 
 /* One phase, measured between two snapshots of the counters. */

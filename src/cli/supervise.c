@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runner/runner.h"
+#include "run/runner.h"
 
 /* Descriptors that only the child needs. -1: none. */
 struct child_ends {

@@ -2,7 +2,7 @@
  * top.c - `sluice top`: what the processes that stream are doing.
  *
  * Every process that streams, stock llama.cpp programs with the plug-in included, shows its counters
- * in a file (plan/stat_file.h). This command only reads those: nothing is asked of the processes, and
+ * in a file (observe/stat_file.h). This command only reads those: nothing is asked of the processes, and
  * looking costs them nothing.
  */
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/top.h"
-#include "runner/runner.h"
+#include "run/runner.h"
 
 enum { ONCE_WIDTH = 160 }; /* columns of a snapshot: nothing of it is cut but very long paths */
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "plan/stat_file.h"
+#include "observe/stat_file.h"
 
 enum {
     TOP_PROCESSES = 64,              /* shown at most */

@@ -1,7 +1,7 @@
 /*
  * top_find.c - which processes show counters?
  *
- * The file of a process that was killed stays; it is removed here. Which is which: plan/stat_sweep.c.
+ * The file of a process that was killed stays; it is removed here. Which is which: observe/stat_sweep.c.
  */
 #include <dirent.h>
 #include <stdio.h>

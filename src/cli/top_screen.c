@@ -14,7 +14,7 @@
 
 #include "cli/args.h"
 #include "cli/top.h"
-#include "runner/runner.h"
+#include "run/runner.h"
 
 enum { REFRESH_MS = 333 };
 

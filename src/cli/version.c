@@ -7,7 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
-#include "runner/version.h"
+#include "run/version.h"
 #include "sluice.h"
 
 static int print_text(const struct sluice_build *b) {

@@ -2,7 +2,7 @@
 #ifndef SLUICE_TRACE_OFFLINE_H
 #define SLUICE_TRACE_OFFLINE_H
 
-#include "stream/policy.h"
+#include "cache/policy.h"
 
 /* When each bundle is used: for Belady. Blocks are counted from 0 by policy_visit. */
 struct offline_future {

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stream/error.h"
+#include "cache/error.h"
 #include "trace/trace.h"
 
 enum { READ_LINE = 8192 }; /* bytes of a line, at most */
@@ -304,10 +304,14 @@ static int read_row(struct reader *r) {
         const char *wrong; /* what to say */
         uint64_t max;      /* the largest value */
     } column[] = {
-        {"turn is not a number", UINT32_MAX},           {"phase is not 0 or 1", 1},
-        {"step is not a number", UINT32_MAX},           {"layer is not one of the head's", TRACE_LAYERS_MAX - 1},
-        {"slot is not a rank", TRACE_SLOT_MAX},         {"expert is not below n_expert", h->n_expert - 1},
-        {"residency is not 0, 1 or 2", TRACE_FORESEEN}, {"expert_bytes is not a number", INT64_MAX / TRACE_BUNDLES_MAX},
+        {"turn is not a number", UINT32_MAX},
+        {"phase is not 0 or 1", 1},
+        {"step is not a number", UINT32_MAX},
+        {"layer is not one of the head's", TRACE_LAYERS_MAX - 1},
+        {"slot is not a rank", TRACE_SLOT_MAX},
+        {"expert is not below n_expert", h->n_expert - 1},
+        {"residency is not 0, 1 or 2", TRACE_PREFETCHED},
+        {"expert_bytes is not a number", INT64_MAX / TRACE_BUNDLES_MAX},
     };
     float weight = NAN;
     for (int i = 0; i < 8; i++) {

@@ -1,8 +1,8 @@
 /*
  * replay.c - what a cache would have done with a trace.
  *
- * The cache here is the engine's without memory and files: the same policies (stream/policy.h), the
- * same division of the budget (stream/classes.h), and for every block the same calls in the same
+ * The cache here is the engine's without memory and files: the same policies (cache/policy.h), the
+ * same division of the budget (cache/classes.h), and for every block the same calls in the same
  * order as engine_begin_block and engine_acquire make them: the policies hear of the visit and of every token's
  * routing, what is there is pinned, what is missing gets a slot and evicts something that is not pinned, then all are
  * touched in the order in which the engine has them. So for a trace that our engine wrote, without reading ahead, the
@@ -35,9 +35,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stream/classes.h"
-#include "stream/error.h"
-#include "stream/policy.h"
+#include "cache/classes.h"
+#include "cache/error.h"
+#include "cache/policy.h"
 #include "trace/blocks.h"
 #include "trace/offline.h"
 
@@ -116,10 +116,10 @@ static bool replay_divide(struct replay *x, bool classes) {
             x->size[layer] = classes ? cut[class_of[i]].slot_bytes : h->layers[layer].expert_bytes;
             x->n_bundles += h->n_expert;
         }
-        const uint64_t bank = classes_bank(cut, x->n_classes);
+        const uint64_t index = classes_bank(cut, x->n_classes);
         uint32_t first = 0;
         for (uint32_t i = 0; i < x->n_classes && classes; i++) {
-            const uint32_t n = classes_share(&cut[i], x->o->budget, bank);
+            const uint32_t n = classes_share(&cut[i], x->o->budget, index);
             x->classes[i] = (struct replay_class){.first = first, .bundles = cut[i].bundles};
             x->classes[i].room = n * cut[i].slot_bytes;
             first += cut[i].bundles;

@@ -18,9 +18,9 @@ enum trace_phase { TRACE_PROMPT, TRACE_GENERATION, TRACE_PHASES };
 
 /* Where a routed expert was when its block began. */
 enum trace_residency {
-    TRACE_MISS,     /* on disk */
-    TRACE_HIT,      /* in memory, or on its way */
-    TRACE_FORESEEN, /* the same, read ahead of this, its first use */
+    TRACE_MISS,       /* on disk */
+    TRACE_HIT,        /* in memory, or on its way */
+    TRACE_PREFETCHED, /* the same, read ahead of this, its first use */
 };
 
 /* What became of a routed expert. */

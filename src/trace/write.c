@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "stream/error.h"
+#include "cache/error.h"
 #include "trace/trace.h"
 
 enum {

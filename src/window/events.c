@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stream/clock.h"
+#include "cache/clock.h"
 #include "window/impl.h"
 
 #define EVENTS_LATE 10.0 /* seconds in which an event must have been taken */

@@ -21,7 +21,7 @@
 #include <strings.h>
 #include <sys/random.h>
 
-#include "stream/error.h"
+#include "cache/error.h"
 
 static bool guard_token_byte(char c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' || c == '_';

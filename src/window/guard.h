@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "plan/address.h"
+#include "memory/address.h"
 #include "sluice.h"
 
 enum { GUARD_TOKEN_MIN = 16, GUARD_TOKEN_MAX = 64 }; /* bytes of a token */

@@ -31,8 +31,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stream/clock.h"
-#include "stream/error.h"
+#include "cache/clock.h"
+#include "cache/error.h"
 #include "window/impl.h"
 
 #define HTTP_TICK    0.5  /* seconds between events */

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "plan/address.h"
+#include "memory/address.h"
 #include "window/events.h"
 #include "window/guard.h"
 #include "window/map.h"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "stream/clock.h"
+#include "cache/clock.h"
 #include "window/impl.h"
 
 static void family(FILE *out, const char *name, const char *type, const char *help) {

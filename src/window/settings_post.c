@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/settings.h"
-#include "stream/clock.h"
-#include "stream/error.h"
+#include "memory/settings.h"
+#include "cache/clock.h"
+#include "cache/error.h"
 #include "window/impl.h"
 
 enum { POST_VALUE = 64 }; /* bytes of a value, terminator included */

@@ -1,7 +1,7 @@
 /*
  * source.h - where the window gets its numbers from, and whom it tells of a changed setting.
  *
- * Three functions that src/backend/ fills in (watch.c), and a test with made-up ones. The window calls them from its
+ * Three functions that src/ggml/ fills in (watch.c), and a test with made-up ones. The window calls them from its
  * own thread alone. They may wait for locks that computing takes for a moment, and must themselves hold those for a
  * moment only: a token is being computed meanwhile.
  */

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stream/clock.h"
+#include "cache/clock.h"
 #include "window/impl.h"
 
 /* A number, or null where it is negative. */

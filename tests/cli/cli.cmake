@@ -12,10 +12,10 @@ target_link_options(cli-devices PRIVATE -Wl,--no-as-needed)
 add_executable(cli-devices-late ${CMAKE_CURRENT_LIST_DIR}/devices.c)
 target_link_libraries(cli-devices-late PRIVATE sluice_options ${CMAKE_DL_LIBS})
 # Unit tests of the parts that need no process around them.
-add_executable(cli-unit ${CMAKE_CURRENT_LIST_DIR}/unit.c ${CMAKE_SOURCE_DIR}/src/runner/utf8.c ${CMAKE_SOURCE_DIR}/src/runner/ubatch.c
-    ${CMAKE_SOURCE_DIR}/src/runner/heard.c
+add_executable(cli-unit ${CMAKE_CURRENT_LIST_DIR}/unit.c ${CMAKE_SOURCE_DIR}/src/run/utf8.c ${CMAKE_SOURCE_DIR}/src/run/ubatch.c
+    ${CMAKE_SOURCE_DIR}/src/run/heard.c
     ${CMAKE_SOURCE_DIR}/src/cli/args.c ${CMAKE_SOURCE_DIR}/src/cli/options.c ${CMAKE_SOURCE_DIR}/src/cli/text.c
-    ${CMAKE_SOURCE_DIR}/src/cli/progress.c ${CMAKE_SOURCE_DIR}/src/runner/prompt_file.c
+    ${CMAKE_SOURCE_DIR}/src/cli/progress.c ${CMAKE_SOURCE_DIR}/src/run/prompt_file.c
     ${CMAKE_SOURCE_DIR}/src/gguf/gguf_check.c ${CMAKE_SOURCE_DIR}/src/gguf/gguf_reader.c)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 target_link_libraries(cli-unit PRIVATE sluice_static PkgConfig::CMOCKA PkgConfig::XXHASH m)

@@ -20,11 +20,11 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/text.h"
-#include "runner/heard.h"
-#include "runner/prompt_file.h"
-#include "runner/runner.h"
-#include "runner/ubatch.h"
-#include "runner/utf8.h"
+#include "run/heard.h"
+#include "run/prompt_file.h"
+#include "run/runner.h"
+#include "run/ubatch.h"
+#include "run/utf8.h"
 
 static void assert_ready(const char *text, size_t expected) {
     assert_int_equal(sluice_utf8_ready(text, strlen(text)), expected);

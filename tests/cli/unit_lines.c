@@ -22,7 +22,7 @@
 
 #include "cli/lines.h"
 #include "cli/progress.h"
-#include "runner/runner.h"
+#include "run/runner.h"
 
 /* The clock of progress.c's moving line, which nothing here shows. */
 double sluice_clock(void) {

@@ -21,7 +21,7 @@
 #include "cli/address.h"
 #include "cli/http.h"
 #include "cli/supervise.h"
-#include "runner/runner.h"
+#include "run/runner.h"
 
 /* The runner is not linked. */
 double sluice_clock(void) {

@@ -3,7 +3,7 @@
  *
  * An input is a file, or several shards with |SHARD| between them. They are read by the checker in both its ways,
  * and what it lets through goes on to everything that is made of headers without llama.cpp: the page of `sluice info`,
- * the model's identity, the bank with every tensor's windows, the cut of the slot memory.
+ * the model's identity, the expert index with every tensor's windows, the cut of the slot memory.
  *
  * What must hold of a file that passed: all that gguf_check.h promises, and that those after it can rely on it; the
  * windows of an expert cover its bytes, lie aligned, and the weights lie inside the file; ggml's own parser neither
@@ -20,11 +20,11 @@
 #include "ggml.h"
 #include "gguf.h"
 #include "gguf/gguf_check.h"
-#include "runner/headers.h"
-#include "runner/identity.h"
-#include "runner/info.h"
-#include "stream/bank.h"
-#include "stream/slots.h"
+#include "run/headers.h"
+#include "run/identity.h"
+#include "run/info.h"
+#include "cache/expert_index.h"
+#include "cache/slots.h"
 
 enum { SHARDS = 4 }; /* files of an input, at most */
 
@@ -75,19 +75,19 @@ static void check_promises(const struct sluice_gguf *g, bool partial) {
     }
 }
 
-/* The bank of a model's headers, and where each expert is read. */
+/* The index of a model's headers, and where each expert is read. */
 static void check_bank(const struct sluice_gguf *g, const struct sluice_info *info) {
-    struct bank bank;
+    struct expert_index index;
     struct sluice_error err;
-    bank_init(&bank);
-    if (sluice_bank_of_headers(&bank, g, info, &err) == 0) {
-        FUZZ_CHECK(bank_weight_bytes(&bank) == info->expert_bytes);
-        for (uint32_t i = 0; i < bank.n_tensors; i++) {
-            const struct bank_tensor *t = &bank.tensors[i];
+    index_init(&index);
+    if (sluice_bank_of_headers(&index, g, info, &err) == 0) {
+        FUZZ_CHECK(index_weight_bytes(&index) == info->expert_bytes);
+        for (uint32_t i = 0; i < index.n_tensors; i++) {
+            const struct index_tensor *t = &index.tensors[i];
             const uint32_t experts[] = {0, t->n_expert / 2, t->n_expert - 1};
             for (size_t k = 0; t->live && k < sizeof experts / sizeof *experts; k++) {
-                const struct bank_window w = bank_window_of(&bank, i, experts[k]);
-                const struct bank_group *group = &bank.groups[t->group];
+                const struct index_window w = index_window_of(&index, i, experts[k]);
+                const struct index_group *group = &index.groups[t->group];
                 const uint64_t start = t->offset + experts[k] * t->slice;
                 FUZZ_CHECK(w.offset % w.file->align == 0 && w.len % w.file->align == 0 && w.skip < w.file->align);
                 FUZZ_CHECK(w.offset + w.skip == start && w.skip + t->slice <= w.len);
@@ -96,13 +96,13 @@ static void check_bank(const struct sluice_gguf *g, const struct sluice_info *in
             }
         }
         uint64_t bytes = 0, layer = 0;
-        const uint64_t all = bank_weight_bytes(&bank), budgets[] = {0, all / 3, all, UINT64_MAX};
-        FUZZ_CHECK(bank_token_slot_bytes(&bank, &layer) >= layer);
-        for (size_t i = 0; i < sizeof budgets / sizeof *budgets && bank.live_tensors; i++) {
-            (void)slots_measure(&bank, budgets[i], &bytes, &err);
+        const uint64_t all = index_weight_bytes(&index), budgets[] = {0, all / 3, all, UINT64_MAX};
+        FUZZ_CHECK(index_token_slot_bytes(&index, &layer) >= layer);
+        for (size_t i = 0; i < sizeof budgets / sizeof *budgets && index.live_tensors; i++) {
+            (void)slots_measure(&index, budgets[i], &bytes, &err);
         }
     }
-    bank_free(&bank);
+    index_free(&index);
 }
 
 static void check_passed(const struct sluice_gguf *g, bool partial) {

@@ -19,17 +19,17 @@
 #include <math.h>
 #include <sys/eventfd.h>
 
-#include "backend/maps.c" /* how a line of it is taken apart */
+#include "ggml/maps.c"    /* how a line of it is taken apart */
 #include "bench/cgroup.c" /* where it would make a group; making one under a path of chance is no test */
 #include "bench/machine.h"
 #include "cli/http.h"
 #include "cli/json.h"
 #include "cli/lines.c" /* with a Ctrl-C that never comes */
-#include "plan/cgroup.h"
-#include "plan/limits.h"
-#include "plan/process.h"
-#include "runner/heard.h"
-#include "runner/utf8.h"
+#include "memory/cgroup.h"
+#include "memory/limits.h"
+#include "memory/process.h"
+#include "run/heard.h"
+#include "run/utf8.h"
 
 static const char *const sources[] = {
     "proc/meminfo", "proc/self/cgroup", "proc/self/mountinfo", "proc/self/status", "proc/self/maps",

@@ -17,9 +17,9 @@
 #include <string.h>
 
 #include "cli/top.h"
-#include "runner/prompt_file.c" /* for the checksum, which is its own affair */
-#include "runner/quality.h"
-#include "runner/reference.h"
+#include "run/prompt_file.c" /* for the checksum, which is its own affair */
+#include "run/quality.h"
+#include "run/reference.h"
 
 static double table[SLUICE_CODES]; /* e to the power of minus each code */
 

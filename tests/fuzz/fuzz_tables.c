@@ -22,7 +22,7 @@
 #include "bench/stats.h"
 #include "cli/commands.h"
 #include "cli/replay.c" /* the report of one trace */
-#include "plan/csv.h"
+#include "observe/csv.h"
 
 enum {
     BUNDLES = 4096, /* a trace with more is only looked through */
@@ -58,12 +58,12 @@ static uint64_t distinct(const struct trace *t) {
 }
 
 /* What `sluice replay` does with the trace, in all three forms. */
-static void check_report(const char *path, uint64_t chance, uint64_t bank) {
+static void check_report(const char *path, uint64_t chance, uint64_t index) {
     const struct cli_config config = {.command = "fuzz"};
     struct replay_plan plan = {.config = &config,
                                .policies = {true, true},
-                               .budgets = {bank / 9, bank},
-                               .n_budgets = bank ? 2 : 0,
+                               .budgets = {index / 9, index},
+                               .n_budgets = index ? 2 : 0,
                                .lossy = {{.n_expert_used = 1 + (chance >> 3 & 3), .drop = 0.5}},
                                .disk = 1800,
                                .resident = 4.5};
@@ -105,7 +105,7 @@ static void check_trace(const char *path, uint64_t chance) {
     for (size_t i = 0; i < t.n_rows; i++) {
         const struct trace_row *r = &t.rows[i];
         FUZZ_CHECK(r->layer < h->n_layers && r->expert < h->n_expert && r->slot <= TRACE_SLOT_MAX);
-        FUZZ_CHECK(r->phase < TRACE_PHASES && r->residency <= TRACE_FORESEEN && r->dropped <= TRACE_COPIED);
+        FUZZ_CHECK(r->phase < TRACE_PHASES && r->residency <= TRACE_PREFETCHED && r->dropped <= TRACE_COPIED);
     }
     FUZZ_CHECK(harmless(h->arch) && harmless(h->model) && harmless(h->policy));
     FUZZ_CHECK(replay_facts(&t, &f, &err) == 0);

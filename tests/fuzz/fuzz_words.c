@@ -24,8 +24,8 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/replay.c" /* its table, and how it reads lists */
-#include "plan/address.h"
-#include "plan/settings.h"
+#include "memory/address.h"
+#include "memory/settings.h"
 #include "window/guard.h"
 
 enum { WORDS = 64 }; /* of a command line */

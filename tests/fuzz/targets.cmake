@@ -8,10 +8,10 @@ endif()
 # float-cast-overflow is not in `undefined`: a number of a file that is cast to an integer which cannot hold it.
 set(fuzz_sanitize -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all)
 # Everything that reads what others wrote. No llama.cpp, and of ggml only the sizes of its types.
-file(GLOB fuzz_sources CONFIGURE_DEPENDS src/stream/*.c src/plan/*.c src/trace/*.c src/bench/*.c src/gguf/*.c src/window/*.c)
-list(REMOVE_ITEM fuzz_sources ${CMAKE_SOURCE_DIR}/src/stream/${no_uring}.c)
+file(GLOB fuzz_sources CONFIGURE_DEPENDS src/cache/*.c src/memory/*.c src/observe/*.c src/trace/*.c src/bench/*.c src/gguf/*.c src/window/*.c)
+list(REMOVE_ITEM fuzz_sources ${CMAKE_SOURCE_DIR}/src/cache/${no_uring}.c)
 foreach(part headers heard identity info prompt_file quality reference utf8)
-    list(APPEND fuzz_sources src/runner/${part}.c)
+    list(APPEND fuzz_sources src/run/${part}.c)
 endforeach()
 foreach(part args bench_plan help http json options replay_plot replay_print text top_json top_text)
     list(APPEND fuzz_sources src/cli/${part}.c)

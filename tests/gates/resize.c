@@ -21,7 +21,7 @@ enum { RESIZE_NAP_NS = 300 * 1000 }; /* of the thread, between two changes: abou
 
 static struct {
     int (*set)(enum sluice_cache_mode, uint64_t, struct sluice_error *); /* NULL: no plug-in */
-    uint64_t layer, bank;  /* the least that a fixed cache may have, and a little more than all, bytes */
+    uint64_t layer, index; /* the least that a fixed cache may have, and a little more than all, bytes */
     _Atomic uint64_t next; /* of the random sequence */
     _Atomic unsigned between, during, failed; /* changes */
     _Atomic bool stop;                        /* the thread returns */
@@ -38,7 +38,7 @@ static uint32_t resize_random(void) {
 static void resize_now(_Atomic unsigned *count) {
     struct sluice_error err;
     const uint32_t what = resize_random() % 8;
-    const uint64_t more = (resize.bank - resize.layer) / 1000 * (resize_random() % 1000);
+    const uint64_t more = (resize.index - resize.layer) / 1000 * (resize_random() % 1000);
     const int rc = what == 0   ? resize.set(SLUICE_CACHE_OFF, 0, &err)
                    : what == 1 ? resize.set(SLUICE_CACHE_AUTO, 0, &err)
                                /* small ones more often */
@@ -76,7 +76,7 @@ bool resize_start(uint64_t seed) {
     memcpy(&stats, &get, sizeof stats);
     stats(&st);
     resize.layer = st.layer_bytes * 2; /* slots are larger than bundles */
-    resize.bank = st.bank_bytes * 2 + resize.layer;
+    resize.index = st.bank_bytes * 2 + resize.layer;
     atomic_store(&resize.next, seed);
     if (pthread_create(&resize.thread, NULL, resize_main, NULL)) {
         fprintf(stderr, "sluice-logits: cannot start a thread\n");

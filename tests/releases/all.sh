@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # all.sh RELEASE KIND [GATE...] - every gate, with every test model, against a release and a build of llama.cpp.
 #
-# By hand, when a release is added or a build of another kind matters (docs/seam.md): llama.cpp is built first, with its programs
+# By hand, when a release is added or a build of another kind matters (docs/ggml.md): llama.cpp is built first, with its programs
 # (scripts/llama.sh says how long that takes, once); the gates take as long as those of `make test`. KIND is native, dl or npm; npm's prebuilt
 # libraries come without llama.cpp's programs, so test models are written by the native build of the same release
 # (or that in ARCHS_BIN) and stock programs are left to tests/node. One line per gate; the checks are in $WORK/RELEASE-KIND/GATE.log

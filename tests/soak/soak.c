@@ -296,7 +296,7 @@ static void *worker(void *arg) {
 
 /* Of slots, which are a little larger than what lies in them. */
 struct sizes {
-    uint64_t bank;  /* all experts, bytes */
+    uint64_t index; /* all experts, bytes */
     uint64_t layer; /* the largest layer's demand for a token, bytes */
 };
 
@@ -352,7 +352,7 @@ static void *resizer(void *arg) {
         const uint32_t what = soak_random(&seed) % 8;
         /* Small ones more often than large ones. */
         const uint64_t bytes =
-            1 + (sizes->bank * (soak_random(&seed) % 1000) / 1000) * (soak_random(&seed) % 1200) / 1000;
+            1 + (sizes->index * (soak_random(&seed) % 1000) / 1000) * (soak_random(&seed) % 1200) / 1000;
         const int rc = what == 0   ? sluice_set_cache_budget(SLUICE_CACHE_OFF, 0, &err)
                        : what == 1 ? sluice_set_cache_budget(SLUICE_CACHE_AUTO, 0, &err)
                                    : sluice_set_cache_budget(SLUICE_CACHE_FIXED, bytes, &err);
@@ -449,7 +449,7 @@ static void round_of(void) {
     generate(first, &soak.text[0], 0, &none, &seed);
     struct sluice_stats st;
     sluice_get_stats(&st);
-    struct sizes sizes = {.bank = st.bank_bytes * 2, .layer = st.layer_bytes * 2};
+    struct sizes sizes = {.index = st.bank_bytes * 2, .layer = st.layer_bytes * 2};
     atomic_store(&soak.done, 0);
     disturb(&sizes);
     /* After all that, undisturbed again. */

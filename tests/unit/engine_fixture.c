@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "stream/event.h"
+#include "cache/event.h"
 
 enum sluice_io fixture_io;
 
@@ -110,7 +110,8 @@ void fixture_unlimit_memory(void) {
 
 /* ---- the engine ------------------------------------------------------------------------------ */
 
-static int on_budget(void *ud, const struct bank *b, uint64_t held, uint64_t *budget, struct sluice_error *err) {
+static int on_budget(void *ud, const struct expert_index *b, uint64_t held, uint64_t *budget,
+                     struct sluice_error *err) {
     (void)held;
     struct fixture *f = ud;
     assert_true(b->live_tensors > 0);
@@ -143,7 +144,7 @@ void fixture_begin_lanes(struct fixture *f, uint64_t budget, int lanes) {
     assert_int_equal(engine_add_file(f->e, f->fd, f->path, &f->file, &f->err), SLUICE_OK);
     for (int l = 0; l < LAYERS; l++) {
         for (int p = 0; p < PARTS; p++) {
-            char name[BANK_NAME_MAX];
+            char name[INDEX_NAME_MAX];
             snprintf(name, sizeof name, "blk.%d.part%d.weight", l, p);
             assert_int_equal(engine_add_tensor(f->e, f->file, 1, name, fixture_offset(l, p, 0), SLICE, EXPERTS, TOP_K,
                                                &f->tensor[l][p], &f->err),
@@ -309,10 +310,10 @@ void *fixture_worker(void *worker) {
             continue;
         }
         w->ok = fixture_block(w->f, turn % LAYERS, expert, n);
-        if (w->foresee && engine_foresees(w->f->e)) {
+        if (w->foresee && engine_prefetches(w->f->e)) {
             const uint32_t guess = 1 + unit_random(&w->seed) % TOP_K;
             fixture_choose(&w->seed, next, guess);
-            engine_foresee(w->f->e, w->f->group[(turn + 1) % LAYERS], next, guess, false);
+            engine_prefetch(w->f->e, w->f->group[(turn + 1) % LAYERS], next, guess, false);
             n_next = unit_random(&w->seed) % 4 ? guess : 0; /* three of four guesses are right */
         }
     }

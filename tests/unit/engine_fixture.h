@@ -4,7 +4,7 @@
 
 #include "unit.h"
 
-#include "stream/engine.h"
+#include "cache/engine.h"
 
 enum {
     LAYERS = 3,

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "plan/address.h"
+#include "memory/address.h"
 
 static void test_good(void **state) {
     (void)state;

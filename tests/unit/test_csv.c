@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "plan/csv.h"
+#include "observe/csv.h"
 
 static const char header[] =
     "step,phase,tokens,wall_s,stall_s,expert_s,other_s,bookkeeping_s,read_bytes,reads,routed,hits,misses,hit_bytes,"

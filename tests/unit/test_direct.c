@@ -16,7 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "stream/file.h"
+#include "cache/file.h"
 
 enum { SIZE = 9000001 };
 

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "stream/event.h"
+#include "cache/event.h"
 
 static void test_changed_before_waiting(void **state) {
     (void)state;

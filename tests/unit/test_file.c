@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "stream/error.h"
-#include "stream/file.h"
+#include "cache/error.h"
+#include "cache/file.h"
 
 enum { SIZE = 1000003 }; /* no multiple of anything */
 

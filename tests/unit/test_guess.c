@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "stream/guess.h"
+#include "cache/guess.h"
 #include "unit.h"
 
 enum { EXPERTS = 6 };

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "lanes_fixture.h"
+#include "io_fixture.h"
 
 static void wait_here(struct fixture *f, uint32_t n) {
     uint32_t seen;
@@ -18,7 +18,7 @@ static void let_go(struct fixture *f) {
     event_bump(&f->let_go);
 }
 
-static void on_recalled(void *ud, const struct lane_request *r) {
+static void on_recalled(void *ud, const struct io_request *r) {
     struct fixture *f = ud;
     f->recalled[r->tag]++;
     f->n_recalled++;
@@ -26,15 +26,15 @@ static void on_recalled(void *ud, const struct lane_request *r) {
 
 /* Requests with the tags [from, from + n), every one its own block of buf; a letter of `follows` says 'f': it follows.
  */
-static int submit_tags(struct fixture *f, struct lanes *l, char *buf, uint32_t from, uint32_t n, const char *follows,
+static int submit_tags(struct fixture *f, struct io *l, char *buf, uint32_t from, uint32_t n, const char *follows,
                        bool idle) {
-    struct lane_request r[64];
+    struct io_request r[64];
     assert_true(n <= 64);
     for (uint32_t i = 0; i < n; i++) {
         r[i] = request(f, buf + (size_t)(from + i) * BLOCK, (from + i) % (SIZE / BLOCK) * BLOCK, from + i);
         r[i].follows = follows && follows[i] == 'f';
     }
-    return idle ? lanes_submit_idle(l, r, n) : lanes_submit(l, r, n);
+    return idle ? io_submit_idle(l, r, n) : io_submit(l, r, n);
 }
 
 /* Every tag below n was either read once or taken back once; `recalled` lists the latter. */
@@ -59,7 +59,7 @@ static void test_demand_first(void **state) {
     struct fixture f;
     begin(&f, state);
     char *buf = blocks(64);
-    struct lanes *l = create(&f, 1);
+    struct io *l = create(&f, 1);
     atomic_store(&f.hold, 1);
     assert_int_equal(submit_tags(&f, l, buf, 0, 1, NULL, false), SLUICE_OK);
     wait_here(&f, 1); /* the only lane is busy */
@@ -74,7 +74,7 @@ static void test_demand_first(void **state) {
         assert_int_equal(f.order[i], order[i]);
     }
     check_recalled(&f, 12, NULL);
-    lanes_destroy(l);
+    io_destroy(l);
     free(buf);
     end(&f);
 }
@@ -85,7 +85,7 @@ static void test_idle_half(void **state) {
         struct fixture f;
         begin(&f, state);
         char *buf = blocks(64);
-        struct lanes *l = create(&f, n);
+        struct io *l = create(&f, n);
         const uint32_t most = n > 1 ? n / 2 : 1;
         atomic_store(&f.hold, 20);
         assert_int_equal(submit_tags(&f, l, buf, 0, 20, NULL, true), SLUICE_OK);
@@ -96,9 +96,9 @@ static void test_idle_half(void **state) {
             wait_for(&f, 4); /* the idle ones are held all the while */
             assert_int_equal(f.n_here, most + 4);
         }
-        lanes_recall(l, on_recalled, &f);
+        io_recall(l, on_recalled, &f);
         assert_int_equal(f.n_recalled, 20 - most);
-        lanes_recall(l, on_recalled, &f); /* there is nothing more */
+        io_recall(l, on_recalled, &f); /* there is nothing more */
         assert_int_equal(f.n_recalled, 20 - most);
         const uint32_t all = f.io == SLUICE_IO_PREAD && n > 1 ? 24 : 20;
         let_go(&f);
@@ -108,7 +108,7 @@ static void test_idle_half(void **state) {
             recalled[i] = i >= most && i < 20 ? 'r' : '.';
         }
         check_recalled(&f, all, recalled);
-        lanes_destroy(l);
+        io_destroy(l);
         free(buf);
         end(&f);
     }
@@ -119,12 +119,12 @@ static void test_recall_pieces(void **state) {
     struct fixture f;
     begin(&f, state);
     char *buf = blocks(64);
-    struct lanes *l = create(&f, 1);
+    struct io *l = create(&f, 1);
     atomic_store(&f.hold, 1);
     assert_int_equal(submit_tags(&f, l, buf, 0, 6, ".ff.f.", true), SLUICE_OK);
     wait_here(&f, 1); /* 0 is begun; 1 and 2 follow it, 4 follows 3 */
     assert_int_equal(submit_tags(&f, l, buf, 6, 2, NULL, false), SLUICE_OK);
-    lanes_recall(l, on_recalled, &f);
+    io_recall(l, on_recalled, &f);
     assert_int_equal(f.n_recalled, 3);
     assert_int_equal(submit_tags(&f, l, buf, 8, 1, NULL, false), SLUICE_OK);
     let_go(&f);
@@ -139,11 +139,11 @@ static void test_recall_pieces(void **state) {
     assert_int_equal(submit_tags(&f, l, buf, 9, 1, NULL, false), SLUICE_OK);
     wait_here(&f, 7);
     assert_int_equal(submit_tags(&f, l, buf, 10, 3, ".ff", true), SLUICE_OK);
-    lanes_recall(l, on_recalled, &f);
+    io_recall(l, on_recalled, &f);
     let_go(&f);
     wait_for(&f, 7);
     check_recalled(&f, 13, "...rrr....rrr");
-    lanes_destroy(l);
+    io_destroy(l);
     free(buf);
     end(&f);
 }
@@ -153,11 +153,11 @@ static void test_recall_wakes_all(void **state) {
     struct fixture f;
     begin(&f, state);
     char *buf = blocks(64);
-    struct lanes *l = create(&f, 4);
+    struct io *l = create(&f, 4);
     atomic_store(&f.hold, 4);
     assert_int_equal(submit_tags(&f, l, buf, 0, 4, ".fff", true), SLUICE_OK);
     wait_here(&f, f.io == SLUICE_IO_URING ? 1 : 2);
-    lanes_recall(l, on_recalled, &f);
+    io_recall(l, on_recalled, &f);
     assert_int_equal(f.n_recalled, 0);
     if (f.io == SLUICE_IO_PREAD) {
         wait_here(&f, 4); /* all four lanes are at it */
@@ -165,7 +165,7 @@ static void test_recall_wakes_all(void **state) {
     let_go(&f);
     wait_for(&f, 4);
     check_recalled(&f, 4, "....");
-    lanes_destroy(l);
+    io_destroy(l);
     free(buf);
     end(&f);
 }
@@ -176,7 +176,7 @@ static void test_idle_random(void **state) {
         struct fixture f;
         begin(&f, state);
         char *buf = blocks(MANY);
-        struct lanes *l = create(&f, lanes);
+        struct io *l = create(&f, lanes);
         uint64_t seed = lanes;
         uint32_t n = 0;
         while (n + 64 <= MANY) {
@@ -186,7 +186,7 @@ static void test_idle_random(void **state) {
                 follows[i] = i && unit_random(&seed) % 2 ? 'f' : '.';
             }
             if (what == 0) {
-                lanes_recall(l, on_recalled, &f);
+                io_recall(l, on_recalled, &f);
             } else {
                 assert_int_equal(submit_tags(&f, l, buf, n, k, follows, what < 6), SLUICE_OK);
                 n += k;
@@ -195,11 +195,11 @@ static void test_idle_random(void **state) {
                 wait_for(&f, n - f.n_recalled);
             }
         }
-        lanes_recall(l, on_recalled, &f);
+        io_recall(l, on_recalled, &f);
         wait_for(&f, n - f.n_recalled);
         check_recalled(&f, n, NULL);
         assert_true(f.n_recalled > 0 && f.n_done > 100);
-        lanes_destroy(l);
+        io_destroy(l);
         free(buf);
         end(&f);
     }
@@ -211,13 +211,13 @@ static void test_idle_destroy(void **state) {
         struct fixture f;
         begin(&f, state);
         char *buf = blocks(64);
-        struct lanes *l = create(&f, 1 + i % 5);
+        struct io *l = create(&f, 1 + i % 5);
         assert_int_equal(submit_tags(&f, l, buf, 0, 30, NULL, true), SLUICE_OK);
         if (i % 2) {
-            lanes_recall(l, on_recalled, &f);
+            io_recall(l, on_recalled, &f);
         }
         wait_for(&f, 30 - f.n_recalled);
-        lanes_destroy(l);
+        io_destroy(l);
         check_recalled(&f, 30, NULL);
         free(buf);
         end(&f);
@@ -229,5 +229,5 @@ int main(void) {
         BOTH(test_demand_first),     BOTH(test_idle_half),   BOTH(test_recall_pieces),
         BOTH(test_recall_wakes_all), BOTH(test_idle_random), BOTH(test_idle_destroy),
     };
-    return lanes_run(tests, sizeof tests / sizeof *tests);
+    return io_run(tests, sizeof tests / sizeof *tests);
 }

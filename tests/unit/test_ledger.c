@@ -9,13 +9,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "plan/cgroup.h"
-#include "plan/ledger.h"
+#include "memory/cgroup.h"
+#include "memory/ledger.h"
 
 #define MIB ((uint64_t)1 << 20)
 
 static const struct plan_demand demand = {
-    .layer = 20 * MIB, .token = 960 * MIB, .bank = 17000 * MIB, .staging = 128 * MIB, .dense = 1000 * MIB};
+    .layer = 20 * MIB, .token = 960 * MIB, .index = 17000 * MIB, .staging = 128 * MIB, .dense = 1000 * MIB};
 static const struct plan_limits roomy = {.total = 64000 * MIB, .available = 60000 * MIB};
 
 /* The plan that was made last. */
@@ -138,20 +138,21 @@ static void test_auto(void **state) {
     /* With the cycle policy one layer's demand is enough. */
     s.policy = SLUICE_POLICY_CYCLE;
     assert_int_equal(granted(&s, &demand, &l) / MIB, 959);
-    struct plan_demand d = demand; /* staging never needs more than the bank, nor than a block when that is more */
+    struct plan_demand d =
+        demand; /* staging never needs more than the expert index, nor than a block when that is more */
     d.staging = 10 * MIB;
     l.available = (1 + 24 + 1020) * MIB + 1020 * MIB / 256;
     assert_int_equal(granted(&s, &d, &l) / MIB, 20);
     l.available -= 1 * MIB;
     assert_int_equal(granted(&s, &d, &l), 0);
     assert_int_equal(plan.cache_bytes, 10 * MIB);
-    /* The bank, to the byte. */
+    /* The index, to the byte. */
     l.available = (1 + 24 + 18000) * MIB + 18000 * MIB / 256 + 1 * MIB;
     assert_int_equal(granted(&s, &demand, &l), 17000 * MIB);
     l.available -= 2 * MIB;
     assert_int_equal(granted(&s, &demand, &l) / MIB, 16999);
-    /* A bank of less than one token's demand (forced top-k) is no reason to refuse. */
-    const struct plan_demand tiny = {.layer = 1, .token = 2, .bank = 2};
+    /* A index of less than one token's demand (forced top-k) is no reason to refuse. */
+    const struct plan_demand tiny = {.layer = 1, .token = 2, .index = 2};
     assert_int_equal(granted(&s, &tiny, &roomy), 2);
     /* Nothing is known of any limit: nothing is risked, nothing is refused. */
     const struct plan_limits none = {0, 0};
@@ -228,9 +229,9 @@ static void test_does_not_fit(void **state) {
     struct plan_limits l = {.total = 8000 * MIB, .available = 2700 * MIB};
     const char *const machine_words[] = {"the cache does not fit", "of 3000 MiB that machine and cgroup leave", NULL};
     refused_with(&s, &demand, &l, &p, machine_words);
-    /* A cache larger than the bank is only as large as that. */
+    /* A cache larger than the expert index is only as large as that. */
     struct plan_demand d = demand;
-    d.bank = 1000 * MIB;
+    d.index = 1000 * MIB;
     assert_int_equal(make(&s, &d, &l, &p, &budget, NULL), SLUICE_OK);
     assert_int_equal(budget, 1000 * MIB);
     /* Not even without a cache: for off and for auto. */

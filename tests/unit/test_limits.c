@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "plan/limits.h"
+#include "memory/limits.h"
 
 #define MIB ((uint64_t)1 << 20)
 

@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "pagesize.h"
-#include "backend/dense.h"
-#include "backend/maps.h"
-#include "backend/pages.h"
-#include "stream/page.h"
-#include "stream/slots.h"
+#include "ggml/dense.h"
+#include "ggml/maps.h"
+#include "ggml/pages.h"
+#include "cache/page.h"
+#include "cache/slots.h"
 
 enum { N_WEIGHTS = 12 };
 
@@ -139,17 +139,17 @@ static void test_slots(void **state) {
         pagesize_set(sizes[i]);
         struct fixture f;
         begin(&f);
-        struct bank bank;
+        struct expert_index index;
         struct slots slots;
         uint32_t file, id;
-        bank_init(&bank);
-        assert_int_equal(bank_add_file(&bank, f.fd, f.path, true, &file, &f.err), SLUICE_OK);
+        index_init(&index);
+        assert_int_equal(index_add_file(&index, f.fd, f.path, true, &file, &f.err), SLUICE_OK);
         /* Slots of 12 and of 20 KiB: neither of pages, nor a fraction of one. */
-        assert_int_equal(bank_add_tensor(&bank, file, 1, "blk.0.ffn_up_exps.weight", 4096, 5000, 40, 4, &id, &f.err),
+        assert_int_equal(index_add_tensor(&index, file, 1, "blk.0.ffn_up_exps.weight", 4096, 5000, 40, 4, &id, &f.err),
                          SLUICE_OK);
-        assert_int_equal(bank_add_tensor(&bank, file, 1, "blk.1.ffn_up_exps.weight", 4096, 16000, 30, 4, &id, &f.err),
+        assert_int_equal(index_add_tensor(&index, file, 1, "blk.1.ffn_up_exps.weight", 4096, 16000, 30, 4, &id, &f.err),
                          SLUICE_OK);
-        assert_int_equal(slots_create(&slots, &bank, 400000, SLUICE_POLICY_LRU, &f.err), SLUICE_OK);
+        assert_int_equal(slots_create(&slots, &index, 400000, SLUICE_POLICY_LRU, &f.err), SLUICE_OK);
         const uint64_t budgets[] = {400000, 130000, 500000, 0, 300000, 170000, 1 << 20};
         for (size_t k = 0; k < sizeof budgets / sizeof *budgets; k++) {
             assert_int_equal(slots_resize(&slots, budgets[k], &f.err), SLUICE_OK);
@@ -160,7 +160,7 @@ static void test_slots(void **state) {
         assert_int_equal(pagesize_wrong(), 0);
         assert_true(pagesize_calls() > 10);
         slots_destroy(&slots);
-        bank_free(&bank);
+        index_free(&index);
         end(&f);
         assert_int_equal(pagesize_wrong(), 0);
     }

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "stream/policy.h"
+#include "cache/policy.h"
 
 enum { SLOTS = 37, STEPS = 200000 };
 

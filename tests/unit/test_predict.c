@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "plan/predict.h"
+#include "memory/predict.h"
 
 #define MIB ((double)(1 << 20))
 
@@ -54,7 +54,7 @@ static void test_misses(void **state) {
         }
         predict_misses(1, ratios[i][0], ratios[i][1], &m);
         assert_true(m.low == 0 && m.mid == 0 && m.high == 0);
-        predict_misses(7, ratios[i][0], ratios[i][1], &m); /* a cache larger than the bank */
+        predict_misses(7, ratios[i][0], ratios[i][1], &m); /* a cache larger than the expert index */
         assert_true(m.low == 0 && m.mid == 0);
     }
     /* Models are told apart by how many experts there are per expert used. */

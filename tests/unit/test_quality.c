@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runner/quality.h"
-#include "runner/reference.h"
+#include "run/quality.h"
+#include "run/reference.h"
 #include "unit.h"
 
 static void assert_near(double a, double b, double tolerance) {

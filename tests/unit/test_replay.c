@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stream/classes.h"
+#include "cache/classes.h"
 #include "trace/offline.h"
 #include "trace/replay.h"
 
@@ -278,10 +278,10 @@ static void test_classes(void **state) {
         const struct replay_result r = run(m, (struct replay_options){.policy = REPLAY_LRU, .budget = budget});
         const struct classes_class a = {.slot_bytes = 12288, .bundles = 32, .top_k = 2};
         const struct classes_class b = {.slot_bytes = 4096, .bundles = 32, .top_k = 2};
-        const uint64_t bank = 32 * (12288 + 4096);
+        const uint64_t index = 32 * (12288 + 4096);
         assert_true(r.classes);
-        assert_int_equal(r.slots, classes_share(&a, budget, bank) + classes_share(&b, budget, bank));
-        assert_true(r.cache_bytes <= budget || budget < 2 * bank / 16);
+        assert_int_equal(r.slots, classes_share(&a, budget, index) + classes_share(&b, budget, index));
+        assert_true(r.cache_bytes <= budget || budget < 2 * index / 16);
         assert_true(r.phase[1].miss_bytes <= last);
         last = r.phase[1].miss_bytes;
     }

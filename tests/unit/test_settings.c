@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "plan/settings.h"
+#include "memory/settings.h"
 #include "sluice.h"
 
 #define K ((uint64_t)1 << 10)

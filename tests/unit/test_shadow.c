@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "engine_fixture.h"
-#include "stream/shadow.h"
+#include "cache/shadow.h"
 
 static void stats(struct fixture *f, struct sluice_stats *s) {
     engine_stats(f->e, s);

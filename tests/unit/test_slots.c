@@ -8,12 +8,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "stream/slots.h"
+#include "cache/slots.h"
 
 enum { SIZE = 1 << 20 };
 
 struct fixture {
-    struct bank bank;
+    struct expert_index index;
     struct slots slots;
     uint32_t file;
     int fd;
@@ -24,13 +24,13 @@ struct fixture {
 static void begin(struct fixture *f) {
     memset(f, 0, sizeof *f);
     f->fd = unit_file(f->path, SIZE);
-    bank_init(&f->bank);
-    assert_int_equal(bank_add_file(&f->bank, f->fd, f->path, true, &f->file, &f->err), SLUICE_OK);
+    index_init(&f->index);
+    assert_int_equal(index_add_file(&f->index, f->fd, f->path, true, &f->file, &f->err), SLUICE_OK);
 }
 
 static void end(struct fixture *f) {
     slots_destroy(&f->slots);
-    bank_free(&f->bank);
+    index_free(&f->index);
     close(f->fd);
     unlink(f->path);
 }
@@ -39,21 +39,21 @@ static void end(struct fixture *f) {
 static uint32_t add_layer(struct fixture *f, int layer, uint64_t slice, uint32_t n, uint32_t top_k) {
     uint32_t id = 0;
     for (int p = 0; p < 2; p++) {
-        char name[BANK_NAME_MAX];
+        char name[INDEX_NAME_MAX];
         snprintf(name, sizeof name, "blk.%d.part%d.weight", layer, p);
         assert_int_equal(
-            bank_add_tensor(&f->bank, f->file, 1, name, 32 + (uint64_t)p * 64, slice, n, top_k, &id, &f->err),
+            index_add_tensor(&f->index, f->file, 1, name, 32 + (uint64_t)p * 64, slice, n, top_k, &id, &f->err),
             SLUICE_OK);
     }
-    return f->bank.tensors[id].group;
+    return f->index.tensors[id].group;
 }
 
 static void create(struct fixture *f, uint64_t budget) {
     slots_destroy(&f->slots);
-    assert_int_equal(slots_create(&f->slots, &f->bank, budget, SLUICE_POLICY_LRU, &f->err), SLUICE_OK);
+    assert_int_equal(slots_create(&f->slots, &f->index, budget, SLUICE_POLICY_LRU, &f->err), SLUICE_OK);
     /* A plan that is made before the arena is cut must name the same number. */
     uint64_t bytes = 0;
-    assert_int_equal(slots_measure(&f->bank, budget, &bytes, &f->err), SLUICE_OK);
+    assert_int_equal(slots_measure(&f->index, budget, &bytes, &f->err), SLUICE_OK);
     assert_int_equal(bytes, f->slots.bytes);
 }
 
@@ -77,9 +77,9 @@ static void check_invariants(const struct fixture *f) {
             }
             taken++;
             assert_int_equal(slots_find(s, x->group, x->expert), k->first + i);
-            const struct bank_group *g = &f->bank.groups[x->group];
+            const struct index_group *g = &f->index.groups[x->group];
             for (uint32_t p = 0; p < g->n_parts; p++) {
-                const struct bank_window w = bank_window_of(&f->bank, g->tensor[p], x->expert);
+                const struct index_window w = index_window_of(&f->index, g->tensor[p], x->expert);
                 assert_ptr_equal(x->weights[p], x->data + g->window[p] + w.skip);
                 assert_true(g->window[p] + w.len <= k->slot_bytes); /* windows lie inside the slot */
             }
@@ -94,8 +94,8 @@ static void check_invariants(const struct fixture *f) {
     assert_int_equal(taken, s->n_slots);
     assert_int_equal(bytes, s->bytes);
     assert_true(end_of_last <= (const char *)s->memory + s->mapped);
-    for (uint32_t g = 0; g < f->bank.n_groups; g++) {
-        for (uint32_t e = 0; f->bank.groups[g].n_parts && e < f->bank.groups[g].n_expert; e++, entries++) {
+    for (uint32_t g = 0; g < f->index.n_groups; g++) {
+        for (uint32_t e = 0; f->index.groups[g].n_parts && e < f->index.groups[g].n_expert; e++, entries++) {
             const int32_t slot = slots_find(s, g, e);
             assert_true(slot >= -1 && slot < (int32_t)s->n_numbers);
             if (slot >= 0) {
@@ -130,8 +130,8 @@ static void test_classes(void **state) {
     assert_int_equal(first->top_k, 3);
     for (uint32_t g = 0; g < 4; g++) {
         const struct slot_class *k = &s->classes[s->class_of_group[g]];
-        assert_true(k->slot_bytes >= f.bank.groups[g].slot_bytes);
-        assert_true(k->slot_bytes - k->slot_bytes / 8 <= f.bank.groups[g].slot_bytes); /* little waste */
+        assert_true(k->slot_bytes >= f.index.groups[g].slot_bytes);
+        assert_true(k->slot_bytes - k->slot_bytes / 8 <= f.index.groups[g].slot_bytes); /* little waste */
         assert_true(k->n <= k->bundles && k->n >= k->top_k);
     }
     check_invariants(&f);
@@ -145,7 +145,7 @@ static void test_shares(void **state) {
     uint64_t all = 0;
     for (int i = 0; i < 12; i++) {
         const uint32_t g = add_layer(&f, i, i % 3 ? 8 << 10 : 12 << 10, 64, 4);
-        all += f.bank.groups[g].slot_bytes * 64;
+        all += f.index.groups[g].slot_bytes * 64;
     }
     for (uint64_t part = 2; part <= 10; part++) {
         const uint64_t budget = all * part / 10;
@@ -172,7 +172,7 @@ static void test_shares(void **state) {
     end(&f);
 }
 
-/* A budget of exactly what the bank needs must hold the bank: for any sizes and counts. */
+/* A budget of exactly what the expert index needs must hold the expert index: for any sizes and counts. */
 static void test_room_for_all(void **state) {
     (void)state;
     uint64_t seed = 11;
@@ -216,7 +216,7 @@ static void test_place_evict_drop(void **state) {
     bool evicted = true;
     for (uint32_t e = 0; e < 4; e++) {
         assert_int_equal(slots_find(s, g, e), -1);
-        const uint32_t slot = slots_place(s, &f.bank, g, e, &evicted);
+        const uint32_t slot = slots_place(s, &f.index, g, e, &evicted);
         assert_int_not_equal(slot, UINT32_MAX);
         assert_false(evicted);
         slots_touch(s, slot);
@@ -225,7 +225,7 @@ static void test_place_evict_drop(void **state) {
     check_invariants(&f);
     /* The oldest goes; a touch makes it the youngest. */
     slots_touch(s, (uint32_t)slots_find(s, g, 0));
-    uint32_t slot = slots_place(s, &f.bank, g, 9, &evicted);
+    uint32_t slot = slots_place(s, &f.index, g, 9, &evicted);
     slots_touch(s, slot);
     assert_true(evicted);
     assert_int_equal(slots_find(s, g, 1), -1);
@@ -235,14 +235,14 @@ static void test_place_evict_drop(void **state) {
     atomic_store(&s->slot[slots_find(s, g, 3)].inflight, 1);
     assert_false(slots_idle(&s->slot[slots_find(s, g, 2)]));
     assert_false(slots_idle(&s->slot[slots_find(s, g, 3)]));
-    slot = slots_place(s, &f.bank, g, 10, &evicted);
+    slot = slots_place(s, &f.index, g, 10, &evicted);
     slots_touch(s, slot);
     assert_true(evicted);
     assert_int_equal(slots_find(s, g, 0), -1);
     check_invariants(&f);
     s->slot[slots_find(s, g, 9)].pins = 1;
     s->slot[slots_find(s, g, 10)].pins = 1;
-    assert_int_equal(slots_place(s, &f.bank, g, 11, &evicted), UINT32_MAX);
+    assert_int_equal(slots_place(s, &f.index, g, 11, &evicted), UINT32_MAX);
     check_invariants(&f);
     for (uint32_t i = 0; i < s->n_numbers; i++) {
         s->slot[i].pins = 0;
@@ -252,7 +252,7 @@ static void test_place_evict_drop(void **state) {
     slots_drop(s, (uint32_t)slots_find(s, g, 9));
     assert_int_equal(slots_find(s, g, 9), -1);
     check_invariants(&f);
-    slot = slots_place(s, &f.bank, g, 12, &evicted);
+    slot = slots_place(s, &f.index, g, 12, &evicted);
     slots_touch(s, slot);
     assert_false(evicted);
     check_invariants(&f);
@@ -267,11 +267,11 @@ static void test_relabelled_is_empty(void **state) {
     const uint32_t g = add_layer(&f, 0, 5000, 16, 1);
     create(&f, 1); /* one slot */
     bool evicted;
-    const uint32_t slot = slots_place(&f.slots, &f.bank, g, 0, &evicted);
+    const uint32_t slot = slots_place(&f.slots, &f.index, g, 0, &evicted);
     slots_touch(&f.slots, slot);
     atomic_store(&f.slots.slot[slot].state[0], PART_READY);
     atomic_store(&f.slots.slot[slot].state[1], PART_FAILED);
-    assert_int_equal(slots_place(&f.slots, &f.bank, g, 5, &evicted), slot);
+    assert_int_equal(slots_place(&f.slots, &f.index, g, 5, &evicted), slot);
     assert_true(evicted);
     assert_int_equal(atomic_load(&f.slots.slot[slot].state[0]), PART_EMPTY);
     assert_int_equal(atomic_load(&f.slots.slot[slot].state[1]), PART_EMPTY);
@@ -299,7 +299,7 @@ static void test_random(void **state) {
             bool evicted;
             const struct slot_class *c = &s->classes[s->class_of_group[g]];
             const uint32_t n_free = c->n_free;
-            const uint32_t got = slots_place(s, &f.bank, g, e, &evicted);
+            const uint32_t got = slots_place(s, &f.index, g, e, &evicted);
             if (got != UINT32_MAX) {
                 assert_int_equal(evicted, n_free == 0);
                 assert_int_equal(s->slot[got].class_id, s->class_of_group[g]);
@@ -333,7 +333,7 @@ static uint8_t mark(uint32_t group, uint32_t expert, uint64_t at) {
 static uint32_t put(struct fixture *f, uint32_t group, uint32_t expert) {
     struct slots *s = &f->slots;
     bool evicted;
-    const uint32_t slot = slots_place(s, &f->bank, group, expert, &evicted);
+    const uint32_t slot = slots_place(s, &f->index, group, expert, &evicted);
     assert_int_not_equal(slot, UINT32_MAX);
     slots_touch(s, slot);
     struct slot *x = &s->slot[slot];
@@ -467,7 +467,7 @@ static void test_resize_as_created(void **state) {
         }
         assert_int_equal(f.slots.bytes, g.slots.bytes);
         uint64_t measured = 0;
-        assert_int_equal(slots_measure(&f.bank, budgets[i], &measured, &f.err), SLUICE_OK);
+        assert_int_equal(slots_measure(&f.index, budgets[i], &measured, &f.err), SLUICE_OK);
         assert_int_equal(measured, f.slots.bytes);
         check_invariants(&f);
         check_memory(&f);

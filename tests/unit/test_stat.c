@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "plan/stat_file.h"
+#include "observe/stat_file.h"
 
 static char base[64];                /* a directory of this run */
 static char dir_path[STAT_PATH_MAX]; /* where the files are */

@@ -1,8 +1,8 @@
 /* test_timing.c - parts of time add up, and waiting is counted once however many wait. */
 #include "unit.h"
 
-#include "stream/idle.h"
-#include "stream/timing.h"
+#include "cache/idle.h"
+#include "cache/timing.h"
 
 static void test_parts(void **state) {
     (void)state;

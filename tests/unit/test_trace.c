@@ -68,7 +68,7 @@ static void test_foreign(void **state) {
     assert_int_equal(t.rows[0].expert, 3);
     assert_int_equal(t.rows[1].residency, TRACE_HIT);
     assert_int_equal(t.rows[1].slot, 1);
-    assert_int_equal(t.rows[2].residency, TRACE_FORESEEN);
+    assert_int_equal(t.rows[2].residency, TRACE_PREFETCHED);
     assert_int_equal(t.rows[2].phase, TRACE_GENERATION);
     assert_int_equal(t.rows[2].layer, 1); /* the index of layer 2 */
     assert_int_equal(t.rows[2].step, 1);
@@ -186,7 +186,7 @@ static void test_damaged(void **state) {
         read++;
         for (size_t k = 0; k < t.n_rows; k++) {
             assert_true(t.rows[k].layer < t.head.n_layers && t.rows[k].expert < t.head.n_expert);
-            assert_true(t.rows[k].phase < TRACE_PHASES && t.rows[k].residency <= TRACE_FORESEEN);
+            assert_true(t.rows[k].phase < TRACE_PHASES && t.rows[k].residency <= TRACE_PREFETCHED);
         }
         trace_free(&t);
     }

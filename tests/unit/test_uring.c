@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "stream/event.h"
-#include "stream/lanes.h"
+#include "cache/event.h"
+#include "cache/io.h"
 
 enum { BLOCK = 4096, SIZE = 256 * BLOCK, MANY = 2000, DEPTH = 8 };
 
@@ -93,7 +93,7 @@ struct fixture {
     _Atomic uint8_t ended[MANY]; /* how often, by request */
 };
 
-static void on_done(void *ud, const struct lane_request *r, int64_t got, int error) {
+static void on_done(void *ud, const struct io_request *r, int64_t got, int error) {
     struct fixture *f = ud;
     if (got < 0) {
         f->n_error++;
@@ -125,24 +125,24 @@ static void end(struct fixture *f) {
 
 /* Submit MANY requests, some at a time, with the fault that is set; each ends once. */
 static void run(struct fixture *f) {
-    struct lanes *l = lanes_create(SLUICE_IO_URING, DEPTH, on_done, f, &f->err);
+    struct io *l = io_create(SLUICE_IO_URING, DEPTH, on_done, f, &f->err);
     assert_non_null(l);
     uint64_t seed = 7;
     uint32_t n = 0;
     while (n < MANY) {
-        struct lane_request r[50];
+        struct io_request r[50];
         uint32_t k = 0;
         while (k < 50 && n + k < MANY) {
             const uint64_t offset = unit_random(&seed) % (SIZE / BLOCK) * BLOCK;
-            r[k] = (struct lane_request){.file = &f->file,
-                                         .dst = f->buf + (size_t)(n + k) * BLOCK,
-                                         .offset = offset,
-                                         .len = BLOCK,
-                                         .need = BLOCK,
-                                         .tag = n + k};
+            r[k] = (struct io_request){.file = &f->file,
+                                       .dst = f->buf + (size_t)(n + k) * BLOCK,
+                                       .offset = offset,
+                                       .len = BLOCK,
+                                       .need = BLOCK,
+                                       .tag = n + k};
             k++;
         }
-        assert_int_equal(lanes_submit(l, r, k), SLUICE_OK);
+        assert_int_equal(io_submit(l, r, k), SLUICE_OK);
         n += k;
         uint32_t seen;
         while (seen = event_read(&f->done), f->n_done + 20 < n) { /* some are under way when the next come */
@@ -153,7 +153,7 @@ static void run(struct fixture *f) {
     while (seen = event_read(&f->done), f->n_done < MANY) {
         event_wait(&f->done, seen);
     }
-    lanes_destroy(l);
+    io_destroy(l);
     for (uint32_t i = 0; i < MANY; i++) {
         assert_int_equal(f->ended[i], 1);
     }
@@ -240,19 +240,19 @@ static void test_setup_refused(void **state) {
         begin(&f);
         fault.setup = errors[i];
         enum sluice_io got = SLUICE_IO_AUTO;
-        assert_int_equal(lanes_choose(SLUICE_IO_URING, &got, &f.err), SLUICE_ERR_ARG);
+        assert_int_equal(io_choose(SLUICE_IO_URING, &got, &f.err), SLUICE_ERR_ARG);
         assert_non_null(strstr(f.err.message, "io_uring"));
         assert_non_null(strstr(f.err.message, strerror(errors[i])));
-        assert_null(lanes_create(SLUICE_IO_URING, 4, on_done, &f, &f.err));
+        assert_null(io_create(SLUICE_IO_URING, 4, on_done, &f, &f.err));
         assert_int_equal(f.err.status, SLUICE_ERR_ARG);
-        assert_int_equal(lanes_choose(SLUICE_IO_AUTO, &got, &f.err), SLUICE_OK);
+        assert_int_equal(io_choose(SLUICE_IO_AUTO, &got, &f.err), SLUICE_OK);
         assert_int_equal(got, SLUICE_IO_PREAD);
         assert_int_equal(f.err.status, SLUICE_OK);
-        struct lanes *l = lanes_create(SLUICE_IO_AUTO, 4, on_done, &f, &f.err);
+        struct io *l = io_create(SLUICE_IO_AUTO, 4, on_done, &f, &f.err);
         assert_non_null(l);
-        assert_int_equal(lanes_kind(l), SLUICE_IO_PREAD);
+        assert_int_equal(io_kind(l), SLUICE_IO_PREAD);
         assert_int_equal(f.err.status, SLUICE_OK);
-        lanes_destroy(l);
+        io_destroy(l);
         assert_int_equal(fault.faults, 2);
         end(&f);
     }

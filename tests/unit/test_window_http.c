@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "plan/address.h"
+#include "memory/address.h"
 
 /* ---- reading --------------------------------------------------------------------------------- */
 

@@ -60,7 +60,7 @@ uint32_t unit_random(uint64_t *seed) {
     return (uint32_t)(unit_mix((*seed)++) >> 32);
 }
 
-/* Asked from the kernel and not from lanes_choose, which is under test: only what the kernel forbids is skipped. */
+/* Asked from the kernel and not from io_choose, which is under test: only what the kernel forbids is skipped. */
 bool unit_uring_allowed(void) {
     /* With wrong arguments it says EFAULT; where it is forbidden or not built in, EPERM, EACCES or ENOSYS. */
     const long rc = syscall(SYS_io_uring_setup, 1, NULL);

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "stream/error.h"
+#include "cache/error.h"
 
 extern const unsigned char window_page[];
 extern const size_t window_page_n;

@@ -1,0 +1,300 @@
+/*
+ * lossy.c - which routed experts of a block are given up, and what becomes of them.
+ *
+ * --drop-cold-experts F leaves out a routed expert that would have to be read and whose final router weight is
+ * below F / top-k: the read is the price, the weight what it buys. Never the expert with a token's largest
+ * weight, so something is always computed. The weights are those that the outputs are multiplied with in the
+ * end, after whatever gating, normalisation and scaling, so every architecture is asked the same question; where
+ * they cannot be found (weights.c) nothing is left out and the mode line says so.
+ *
+ * An expert that several tokens of a batch share is read once for all of them. It is left out only if each of
+ * them could do without it: else it is read anyway, and leaving out a row would lose its weight for
+ * nothing.
+ *
+ * Left out means: no slot, no read; rows of zeros where the expert's results
+ * would be (zeros pass through every activation and bias finitely), and weight zero where these are added up. The
+ * weights are the program's tensor, which others may read: the weighting is computed with a copy instead.
+ * What the others of the token weigh is scaled up to the same sum (drop_renorm), or stays.
+ *
+ * What is a prompt. A program that tells its phase (sluice_route_trace_mark) is believed. Of others: a batch is a
+ * prompt if its first block has several rows; its last layer may have fewer, so it is the batch that counts.
+ * Hence several sequences decoded together count as a prompt, and so lose nothing by default. A prompt of one token
+ * looks like a generated one.
+ *
+ * drop_reproducible. What is in memory depends on all that ran before, on other contexts, on the budget's
+ * changes and, with reading ahead, on the disk's speed. So another cache decides: a shadow of this context
+ * (cache/shadow.c), empty when a generation begins, as large as the real one is then. It hears of every block of the
+ * context. What it lacks may be left out though it is in memory (counted apart), what it has is read though it is not.
+ * A generation begins where the program says so (sluice_generation_begin), else with every batch of several tokens:
+ * then what was computed before that batch has no influence on what is left out after it.
+ */
+#include "ggml/lossy.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ggml/backend.h"
+#include "ggml/weights.h"
+#include "cache/error.h"
+#include "cache/shadow.h"
+#include "trace/trace.h"
+
+enum { LOSSY_FEW = 4 }; /* experts per token up to which the user is warned */
+
+/* The generation that the program told this thread of; 0: it never did. */
+static _Thread_local uint64_t lossy_generation;
+
+void sluice_generation_begin(void) {
+    lossy_generation = atomic_fetch_add(&sluice_device.generations, 1) + 1;
+}
+
+void lossy_free(struct lossy *l) {
+    shadow_destroy(l->shadow);
+    free(l->fate);
+    free(l->weight);
+    free(l->leave);
+    free(l->aside);
+    memset(l, 0, sizeof *l);
+}
+
+void lossy_block(struct lossy *l, uint32_t group, int64_t rows) {
+    l->active = l->examined = l->shadowed = false;
+    if (!l->begun || group <= l->last_group) { /* a batch begins */
+        enum sluice_phase phase;
+        l->prompt = tracing_told_phase(&phase) ? phase == SLUICE_PHASE_PROMPT : rows > 1;
+        if (!l->begun || (lossy_generation ? lossy_generation != l->generation : rows > 1)) {
+            l->shadow_stale = true;
+        }
+        l->generation = lossy_generation;
+    }
+    l->begun = true;
+    l->last_group = group;
+}
+
+/* Room for a routing. False: no memory. */
+static bool lossy_reserve(struct lossy *l, const struct route *r) {
+    const int64_t rows = r->K * r->T;
+    if (rows > l->cap_rows) {
+        uint8_t *fate = realloc(l->fate, (size_t)rows);
+        l->fate = fate ? fate : l->fate;
+        float *weight = reallocarray(l->weight, (size_t)rows, sizeof *weight);
+        l->weight = weight ? weight : l->weight;
+        if (!fate || !weight) {
+            return false;
+        }
+        l->cap_rows = rows;
+    }
+    if (r->n_all > l->cap_places) {
+        uint8_t *leave = realloc(l->leave, r->n_all);
+        l->leave = leave ? leave : l->leave;
+        uint8_t *aside = realloc(l->aside, r->n_all);
+        l->aside = aside ? aside : l->aside;
+        if (!leave || !aside) {
+            return false;
+        }
+        l->cap_places = r->n_all;
+    }
+    return true;
+}
+
+/* The shadow hears of a block; made anew when a generation has begun, or the models are others. */
+static void lossy_shadow(struct lossy *l, struct engine *e, uint32_t group, const struct route *route) {
+    if (l->shadow_stale || l->shadow_cuts != engine_cuts(e)) {
+        struct engine_arena arena;
+        struct engine_group *g = calloc(TRACE_LAYERS_MAX, sizeof *g);
+        const uint32_t n = g ? engine_groups(e, g, TRACE_LAYERS_MAX, &arena) : 0;
+        shadow_destroy(l->shadow);
+        l->shadow = n ? shadow_create(g, n, &arena, sluice_device.settings.policy) : NULL;
+        l->shadow_cuts = n ? arena.cuts : 0;
+        l->shadow_stale = false;
+        free(g);
+    }
+    if (l->shadow) {
+        const struct engine_routing r = route_routing(route);
+        shadow_visit(l->shadow, group, &r);
+        l->shadowed = true;
+    }
+}
+
+/* The rank with a token's largest weight; the first of equals. */
+static int64_t lossy_top(const struct ggml_tensor *w, int64_t token) {
+    int64_t top = 0;
+    for (int64_t k = 1; k < w->ne[1]; k++) {
+        if (weights_at(w, token, k) > weights_at(w, token, top)) {
+            top = k;
+        }
+    }
+    return top;
+}
+
+const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgraph *g, int i, uint32_t group,
+                             const struct route *r) {
+    const struct sluice_settings *s = &sluice_device.settings; /* of these fields nobody changes any */
+    const double below = atomic_load_explicit(&sluice_device.drop_below, memory_order_relaxed);
+    const struct ggml_tensor *ids = ggml_graph_node(g, i)->src[2];
+    if (s->drop_reproducible) {
+        lossy_shadow(l, e, group, r);
+    }
+    if (!(below > 0)) {
+        return NULL;
+    }
+    atomic_store_explicit(&sluice_device.top_k, (uint32_t)r->K, memory_order_relaxed);
+    l->weighting = weights_weighting(g, i, ids);
+    if (!l->weighting) {
+        device_note_lossy("the router's final weights were not found beside the experts");
+        return NULL;
+    }
+    if ((l->prompt && !s->drop_in_prefill) || !lossy_reserve(l, r) || (s->drop_reproducible && !l->shadow)) {
+        return NULL;
+    }
+    const struct ggml_tensor *w = l->weighting->src[1];
+    const double limit = below / (double)r->K;
+    memset(l->leave, ENGINE_LEAVE_COLD, r->n);
+    for (int64_t t = 0; t < r->T; t++) {
+        const int64_t top = lossy_top(w, t);
+        for (int64_t k = 0; k < r->K; k++) {
+            if (k == top || !((double)weights_at(w, t, k) < limit)) { /* a weight that is no number stays */
+                l->leave[r->index[route_id(ids, t, k)]] = ENGINE_TAKE;
+            }
+        }
+    }
+    for (uint32_t p = 0; p < r->n && s->drop_reproducible; p++) {
+        if (l->leave[p] == ENGINE_LEAVE_COLD) {
+            l->leave[p] = shadow_has(l->shadow, group, r->expert[p]) ? ENGINE_TAKE : ENGINE_LEAVE_ALWAYS;
+        }
+    }
+    l->examined = true;
+    return l->leave;
+}
+
+/* The weights of the block without what is left out. */
+static void lossy_weigh(struct lossy *l, const struct route *r) {
+    const struct ggml_tensor *w = l->weighting->src[1];
+    const bool renormalise = atomic_load_explicit(&sluice_device.drop_renorm, memory_order_relaxed);
+    for (int64_t t = 0; t < r->T; t++) {
+        double all = 0, kept = 0;
+        for (int64_t k = 0; k < r->K; k++) {
+            const double x = weights_at(w, t, k);
+            all += x;
+            kept += l->fate[t * r->K + k] == LOSSY_DROP ? 0 : x;
+        }
+        const double scale = all / kept;
+        const bool renorm = renormalise && kept != all && isfinite(scale);
+        for (int64_t k = 0; k < r->K; k++) {
+            const int64_t row = t * r->K + k;
+            const float x = weights_at(w, t, k);
+            l->weight[row] = l->fate[row] == LOSSY_DROP ? 0 : renorm ? (float)(x * scale) : x;
+        }
+    }
+}
+
+/* Renumber what is by place as route_set_aside does. */
+static void lossy_renumber(const struct lossy *l, uint32_t n, uint32_t *slot, uint8_t *found) {
+    uint32_t at = 0, n_aside = 0;
+    uint8_t *aside = l->leave; /* not needed any more */
+    for (uint32_t p = 0; p < n; p++) {
+        if (l->aside[p]) {
+            aside[n_aside++] = found[p];
+        } else {
+            slot[at] = slot[p];
+            found[at++] = found[p];
+        }
+    }
+    for (uint32_t k = 0; k < n_aside; k++) {
+        slot[at] = UINT32_MAX;
+        found[at++] = aside[k];
+    }
+}
+
+void lossy_settle(struct lossy *l, struct engine *e, enum engine_phase phase, uint32_t group, bool copies,
+                  struct route *r, const struct ggml_tensor *ids, uint32_t *slot, uint8_t *found) {
+    struct sluice_drop_stats d = {0};
+    l->fate_of_cold = copies ? LOSSY_COPY : LOSSY_DROP;
+    for (uint32_t p = 0; l->examined && p < r->n_all; p++) {
+        l->aside[p] = found[p] == ENGINE_LEFT || found[p] == ENGINE_LEFT_THERE;
+        d.experts += l->aside[p];
+        d.experts_there += found[p] == ENGINE_LEFT_THERE;
+    }
+    for (int64_t row = 0; l->examined && row < r->K * r->T; row++) {
+        const int64_t t = row / r->K, k = row % r->K;
+        const double x = weights_at(l->weighting->src[1], t, k);
+        const bool left = l->aside[r->index[route_id(ids, t, k)]];
+        l->fate[row] = left ? l->fate_of_cold : LOSSY_KEEP;
+        d.examined++;
+        *(copies ? &d.substituted : &d.dropped) += left;
+        d.weight += isfinite(x) ? x : 0;
+        *(copies ? &d.substituted_weight : &d.dropped_weight) += left ? x : 0;
+    }
+    l->active = d.experts > 0;
+    if (l->active) {
+        if (!copies) {
+            lossy_weigh(l, r);
+        }
+        lossy_renumber(l, r->n_all, slot, found);
+        route_set_aside(r, ids, l->aside);
+    }
+    if (l->examined) {
+        engine_count_drops(e, phase, group, &d);
+    }
+    if (l->shadowed) {
+        shadow_acquire(l->shadow, group, r->expert, r->n);
+    }
+}
+
+/* "0.50", "1e-09", whatever sign the program's locale puts before a fraction. */
+static void lossy_share(double x, char *buf, size_t cap) {
+    char text[32];
+    size_t at = 0;
+    snprintf(text, sizeof text, x < 0.01 ? "%.3g" : x * 100 == floor(x * 100) ? "%.2f" : "%.6g", x);
+    for (const char *p = text; *p && at + 1 < cap; p++) {
+        const bool sign = !((*p >= '0' && *p <= '9') || *p == 'e' || *p == '-');
+        if (!sign || (at && buf[at - 1] != '.')) { /* a sign may be several bytes */
+            buf[at++] = sign ? '.' : *p;
+        }
+    }
+    buf[at] = '\0';
+}
+
+int lossy_describe(char *buf, size_t cap) {
+    struct sluice_device *d = &sluice_device;
+    const double below = atomic_load_explicit(&d->drop_below, memory_order_relaxed);
+    char why[256];
+    bool cut = false;
+    if (!(below > 0)) {
+        return snprintf(buf, cap, "lossless");
+    }
+    pthread_mutex_lock(&d->lock);
+    snprintf(why, sizeof why, "%s", sluice_device.lossy_reason);
+    pthread_mutex_unlock(&d->lock);
+    if (d->engine && engine_budget(d->engine, &cut) == 0 && cut) {
+        snprintf(why, sizeof why, "there is no cache");
+    }
+    char share[32], copies[160];
+    lossy_share(below, share, sizeof share);
+    if (cold_describe(&d->cold, copies, sizeof copies)) {
+        return snprintf(buf, cap, "lossy: cold experts below %s/k from %s%s, %s%s%s", share, copies,
+                        d->settings.drop_in_prefill ? ", prompts too" : "",
+                        d->settings.drop_reproducible ? "reproducible for this size of cache" : "not reproducible",
+                        why[0] ? "; where nothing is: " : "", why);
+    }
+    return snprintf(buf, cap, "lossy: drop cold experts below %s/k%s, %s, %s%s%s", share,
+                    d->settings.drop_in_prefill ? ", prompts too" : "",
+                    atomic_load_explicit(&d->drop_renorm, memory_order_relaxed) ? "renormalised" : "not renormalised",
+                    d->settings.drop_reproducible ? "reproducible for this size of cache" : "not reproducible",
+                    why[0] ? "; where nothing is dropped: " : "", why);
+}
+
+int sluice_warning_line(char *buf, size_t cap) {
+    const struct sluice_device *d = &sluice_device;
+    const uint32_t k = atomic_load_explicit(&d->top_k, memory_order_relaxed);
+    if (!(atomic_load_explicit(&d->drop_below, memory_order_relaxed) > 0) || k < 2 || k > LOSSY_FEW) {
+        /* With one expert per token none is ever dropped. */
+        return snprintf(buf, cap, "%s", "");
+    }
+    return snprintf(buf, cap,
+                    "this model uses %u experts per token: each carries much of the output, and dropping them costs "
+                    "much quality",
+                    k);
+}

@@ -1,0 +1,105 @@
+/*
+ * lossy.h - which routed experts of a block are given up, and what becomes of them.
+ *
+ * The order of events in a block (block.c):
+ *
+ *   lossy_propose   before anything is acquired: which experts MAY be given up, from the router's weights
+ *   engine_acquire  decides, in the step that pins the others: given up is what would have to be read
+ *   lossy_settle    notes the decision: fate of every routing, places of the route, weights for the outputs
+ *   collect_add_zeros      after each expert matmul: rows that nothing computes are set to zero
+ *   collect_add_weighting  instead of the weighting: multiplies with `weight`
+ *
+ * A fate says what becomes of one routing. With a cold model given-up experts are not left out but computed from
+ * their copies (cold_block.c), between those steps: acquired after lossy_settle, computed in place of the zeros; the
+ * weighting is the program's own then. Rows of given-up experts are in places [route.n, route.n_all) either way, and
+ * only LOSSY_DROP has weight 0 and rows of zeros.
+ */
+#ifndef SLUICE_GGML_LOSSY_H
+#define SLUICE_GGML_LOSSY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ggml/route.h"
+#include "ggml.h"
+#include "sluice.h"
+#include "cache/engine.h"
+
+struct shadow;
+
+/* What becomes of a routing: one expert of one token. */
+enum lossy_fate {
+    LOSSY_KEEP, /* computed as ever */
+    LOSSY_DROP, /* left out: weight 0, rows of zeros, nothing read */
+    LOSSY_COPY, /* computed from the cold model's copy of the expert, with the weight that it has (cold_block.c) */
+};
+
+/* The lossy settings' state of one context. */
+struct lossy {
+    /* The current block; valid from lossy_settle to the end of the block. */
+    bool active;                   /* some routing of it has another fate than LOSSY_KEEP */
+    enum lossy_fate fate_of_cold;  /* which one: LOSSY_DROP or LOSSY_COPY */
+    struct ggml_tensor *weighting; /* the node that multiplies the experts' outputs with the router's weights, src[1] */
+    uint8_t *fate;                 /* by row of the routing (token * K + rank): enum lossy_fate */
+    float *weight;                 /* by row: what to multiply with instead. The router's are not written: others may
+                                      read them */
+    int64_t cap_rows;              /* entries allocated of the two */
+
+    /* Scratch of lossy_propose and lossy_settle, by place. */
+    uint8_t *leave;      /* enum engine_leave */
+    uint8_t *aside;      /* given up */
+    uint32_t cap_places; /* entries allocated of the two */
+    bool examined;       /* lossy_propose looked at this block's weights: count it */
+    bool shadowed;       /* the shadow is to hear of this block */
+
+    /* The batch that the context computes. */
+    bool begun;            /* there was a block */
+    bool prompt;           /* it is (part of) a prompt */
+    uint32_t last_group;   /* of the last block */
+    uint64_t generation;   /* number of the generation, as the program told; 0: it never did */
+    struct shadow *shadow; /* the made-up cache of drop_reproducible; NULL: none yet */
+    bool shadow_stale;     /* a generation began: empty it before the next block is looked at */
+    uint32_t shadow_cuts;  /* engine_cuts when it was made */
+};
+
+void lossy_free(struct lossy *l);
+
+/*
+ * A block begins: `rows` tokens were routed in `group`. Always called, whatever the settings, since it keeps track of
+ * batches.
+ */
+void lossy_block(struct lossy *l, uint32_t group, int64_t rows);
+
+/*
+ * Which experts of the block that node i of the split begins may be given up: for engine_want.leave. NULL: none, or
+ * nothing is lossy. No memory for it is none as well.
+ */
+const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgraph *g, int i, uint32_t group,
+                             const struct route *r);
+
+/*
+ * The engine decided, with success or SLUICE_ERR_BUDGET: found[] is by place. `copies`: the experts have copies, from
+ * which what is given up is computed. With anything given up the route is renumbered, and slot[] and found[] with it.
+ */
+void lossy_settle(struct lossy *l, struct engine *e, enum engine_phase phase, uint32_t group, bool copies,
+                  struct route *r, const struct ggml_tensor *ids, uint32_t *slot, uint8_t *found);
+
+/* Is some routing of the block left out? */
+static inline bool lossy_drops(const struct lossy *l) {
+    return l->active && l->fate_of_cold == LOSSY_DROP;
+}
+
+/* Is some routing of the block computed from a copy? */
+static inline bool lossy_copies(const struct lossy *l) {
+    return l->active && l->fate_of_cold == LOSSY_COPY;
+}
+
+/* The rows of the routing that nothing computes: they are to be zeros. */
+static inline bool lossy_blank(const struct lossy *l, int64_t row) {
+    return l->fate[row] == LOSSY_DROP;
+}
+
+/* What the mode line says of the lossy settings in force: "lossless", or "lossy: ...". */
+int lossy_describe(char *buf, size_t cap);
+
+#endif

@@ -1,0 +1,117 @@
+/*
+ * plugin.c - the entry point of libggml-sluice.so.
+ *
+ * Programs built on llama.cpp load it by GGML_BACKEND_PATH, or `sluice exec` loads it for them.
+ * Settings come from the environment. A value that does not parse must not end in quietly running
+ * without streaming (a user would measure the wrong thing) nor in ending the host program from
+ * inside a library: the device registers, and every model load fails with the message. The same holds for a setting
+ * that cannot be had here, io_uring where the kernel forbids it or a cold model that is not there.
+ *
+ * SLUICE_CSV=FILE gets a row per step that the backend sees (step.c), SLUICE_ROUTE_TRACE=FILE one per routed
+ * expert and SLUICE_ROUTE_PROBS=FILE the routers' probabilities (tracing.c). A file that cannot be opened is treated
+ * like a bad setting. SLUICE_STATS=FILE writes the counters as one JSON object when the process ends, for tests
+ * and scripts that watch a stock program.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ggml/backend.h"
+#include "memory/settings.h"
+#include "cache/error.h"
+
+SLUICE_API ggml_backend_reg_t ggml_backend_init(void);
+
+/* atexit: the counters, to the file that SLUICE_STATS names. */
+static void plugin_write_stats(void) {
+    const char *path = getenv("SLUICE_STATS");
+    struct sluice_stats s;
+    FILE *f = path ? fopen(path, "we") : NULL;
+    if (!f) {
+        fprintf(stderr, "sluice: cannot write SLUICE_STATS=%s\n", path ? path : "");
+        return;
+    }
+    device_last_stats(&s);
+    pthread_mutex_lock(&sluice_device.lock);
+    const struct sluice_plan plan = sluice_device.plan; /* the last one, though its models may be gone */
+    pthread_mutex_unlock(&sluice_device.lock);
+    const struct sluice_phase_stats *p = &s.prompt, *g = &s.generation;
+    fprintf(f,
+            "{\"tensors\":%" PRIu32 ",\"hits_total\":%" PRIu64 ",\"misses_total\":%" PRIu64
+            ",\"read_bytes_total\":%" PRIu64 ",\"generation_routed\":%" PRIu64 ",\"generation_hits\":%" PRIu64
+            ",\"evictions\":%" PRIu64 ",\"foreseen_begun\":%" PRIu64 ",\"foreseen_used\":%" PRIu64
+            ",\"cache_bytes\":%" PRIu64 ",\"direct_io\":%s,\"io\":\"%s\",\"plan_bytes\":%" PRIu64
+            ",\"dense_bytes\":%" PRIu64 ",\"dense_mapped\":%s,\"examined\":%" PRIu64 ",\"dropped\":%" PRIu64
+            ",\"dropped_experts\":%" PRIu64 ",\"dropped_there\":%" PRIu64 ",\"avoided_bytes\":%" PRIu64
+            ",\"prompt_examined\":%" PRIu64 ",\"prompt_dropped\":%" PRIu64 ",\"blocks\":%" PRIu64
+            ",\"generation_blocks\":%" PRIu64 ",\"generation_misses\":%" PRIu64 ",\"substituted\":%" PRIu64
+            ",\"prompt_substituted\":%" PRIu64 ",\"cold_tensors\":%" PRIu32 ",\"cold_copies\":%" PRIu64
+            ",\"cold_hits\":%" PRIu64 ",\"cold_read_bytes\":%" PRIu64 ",\"cold_cache_bytes\":%" PRIu64 "}\n",
+            s.tensors, p->hits + g->hits, p->misses + g->misses, p->read_bytes + g->read_bytes, g->routed, g->hits,
+            s.evictions, s.foreseen.begun, s.foreseen.used, s.cache_bytes, s.direct_io ? "true" : "false",
+            s.io == SLUICE_IO_URING ? "uring" : "pread", plan.total_bytes, plan.dense_bytes,
+            plan.dense_mapped ? "true" : "false", p->drop.examined + g->drop.examined,
+            p->drop.dropped + g->drop.dropped, p->drop.experts + g->drop.experts,
+            p->drop.experts_there + g->drop.experts_there, p->drop.avoided_bytes + g->drop.avoided_bytes,
+            p->drop.examined, p->drop.dropped, p->blocks + g->blocks, g->blocks, g->misses,
+            p->drop.substituted + g->drop.substituted, p->drop.substituted, s.cold.tensors, s.cold.copies, s.cold.hits,
+            s.cold.read_bytes, s.cold.cache_bytes);
+    if (fclose(f)) {
+        fprintf(stderr, "sluice: cannot write SLUICE_STATS=%s\n", path);
+    }
+}
+
+/* atexit: what is still to be written of SLUICE_CSV. */
+static void plugin_end_csv(void) {
+    struct sluice_error err;
+    if (step_csv_close(&err)) {
+        fprintf(stderr, "sluice: %s\n", err.message);
+    }
+}
+
+/* atexit: the same of the route trace. */
+static void plugin_end_trace(void) {
+    struct sluice_error err;
+    if (sluice_route_trace_close(&err)) {
+        fprintf(stderr, "sluice: %s\n", err.message);
+    }
+}
+
+ggml_backend_reg_t ggml_backend_init(void) {
+    struct sluice_settings s;
+    struct sluice_error bad, err;
+    if (sluice_device.engine) {
+        return &sluice_device.reg; /* loaded twice: ggml keeps one of the same registration */
+    }
+    sluice_settings_default(&s);
+    if (sluice_settings_from_env(&s, &bad) == SLUICE_OK && settings_check(&s, &bad)) {
+        s.drop_cold_experts = 0;
+    }
+    if (device_setup(&s, true, &err)) {
+        bad = bad.status ? bad : err;
+        sluice_settings_default(&s); /* with which there is a device that can say so */
+        if (device_setup(&s, true, &err)) {
+            fprintf(stderr, "sluice: %s\n", err.message);
+            return NULL;
+        }
+    }
+    sluice_device.bad_settings = bad;
+    const char *csv = getenv("SLUICE_CSV");
+    if (csv && step_csv_open(csv, &err)) {
+        sluice_device.bad_settings = sluice_device.bad_settings.status ? sluice_device.bad_settings : err;
+    } else if (csv) {
+        sluice_device.csv_wanted = true;
+        atexit(plugin_end_csv);
+    }
+    const char *trace = getenv("SLUICE_ROUTE_TRACE"), *probs = getenv("SLUICE_ROUTE_PROBS");
+    if ((trace || probs) && sluice_route_trace_open(trace, probs, &err)) {
+        sluice_device.bad_settings = sluice_device.bad_settings.status ? sluice_device.bad_settings : err;
+    } else if (trace || probs) {
+        atexit(plugin_end_trace);
+    }
+    if (getenv("SLUICE_STATS")) {
+        atexit(plugin_write_stats);
+    }
+    return &sluice_device.reg;
+}

@@ -1,0 +1,60 @@
+/* foresee.h - guessing which experts the next block will use. */
+#ifndef SLUICE_GGML_PREFETCH_H
+#define SLUICE_GGML_PREFETCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ggml/kernel.h"
+#include "ggml.h"
+#include "cache/engine.h"
+
+enum {
+    PREFETCH_ROWS = 8,  /* tokens of a batch at most, that all are asked */
+    PREFETCH_SAMPLE = 4 /* tokens that are asked in longer ones */
+};
+
+/* What is known of a group's router. Tensors are the model's, which outlives its contexts. */
+struct prefetch_router {
+    const struct ggml_tensor *weight; /* [n_embd, n_expert]; NULL: not known */
+    const struct ggml_tensor *norm;   /* what the router's input was multiplied with, [n_embd]; NULL: nothing */
+    bool looked;                      /* the graph was searched for it */
+    uint32_t next;                    /* the group whose block follows; UINT32_MAX: not known */
+};
+
+/* One per executor. */
+struct prefetch {
+    kernel_traits_fn traits;        /* of the loaded CPU backend; NULL: no guessing */
+    struct prefetch_router *router; /* by group */
+    uint32_t n_groups;              /* entries */
+    uint32_t last;                  /* the group of the block before; UINT32_MAX: none */
+    void *scratch;                  /* input, converted input, logits, scores and picks */
+    size_t scratch_bytes;           /* of it */
+    const int32_t *pick;            /* in scratch: what was guessed, likeliest first */
+    uint32_t n_picks;               /* entries; 0: no guess */
+    uint32_t picks_of;              /* the group that it was guessed for */
+    bool wide;                      /* from more than PREFETCH_ROWS tokens */
+};
+
+void prefetch_init(struct prefetch *f, kernel_traits_fn traits);
+void prefetch_free(struct prefetch *f);
+
+/*
+ * A block begins, whose first expert matmul is `node`, of `group` with n_expert experts. Learns the
+ * router behind its ids.
+ */
+void prefetch_learn(struct prefetch *f, const struct ggml_tensor *node, uint32_t group, uint32_t n_expert);
+
+/*
+ * Guess the next block's experts by its router on this block's input, of which `node` is the first matmul, as long as
+ * that input is there: top_k of one token; of several the likeliest, half as many as the n_distinct experts that this
+ * block's tokens use. Nothing is guessed where it would not be read (engine_prefetches).
+ */
+void prefetch_guess(struct prefetch *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k,
+                    uint32_t n_distinct);
+
+/* The block's own demand is under way, or served: have what was guessed read when the lanes are idle. Once per guess.
+ */
+void prefetch_read(struct prefetch *f, struct engine *e);
+
+#endif

@@ -1,0 +1,75 @@
+/* step.h - what a step of a host program cost, where its time went, and who is told. */
+#ifndef SLUICE_GGML_STEP_H
+#define SLUICE_GGML_STEP_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+
+#include "observe/csv.h"
+#include "observe/stat_file.h"
+#include "sluice.h"
+#include "cache/engine.h"
+#include "cache/timing.h"
+
+/* What a context's steps so far tell about its model. Zeroed: nothing. */
+struct step_shape {
+    uint32_t last_group; /* the highest group of any block: the model's last MoE layer, once a step reached it */
+    bool narrows;        /* a block there had fewer rows than the step's first: only rows that want logits get there */
+};
+
+/* A step that is going on. Zeroed: none is. Used by one thread at a time. */
+struct step {
+    bool open;               /* it has begun */
+    bool fresh;              /* found by the backend: the split that runs now is its first */
+    double begin;            /* when, seconds of clock_seconds */
+    double mark;             /* until when its time is booked */
+    double s[TIMING_PARTS];  /* seconds booked, by part */
+    struct rusage usage;     /* of the process, at its beginning */
+    uint32_t last_group;     /* found by the backend: group of its last block */
+    uint32_t tokens;         /* likewise: rows of its first block */
+    uint32_t last_tokens;    /* likewise: rows of its last block */
+    struct step_shape shape; /* likewise: of the context, stays from step to step */
+};
+
+/* What is told about steps, for all contexts. In sluice_device. */
+struct step_log {
+    pthread_mutex_t lock;     /* guards the rest */
+    struct sluice_stats last; /* counters when the last step ended */
+    struct csv *csv;          /* SLUICE_CSV: rows of steps that the backend found; NULL: not wanted, or failed */
+    bool csv_facts;           /* its settings are written */
+    struct stat_file *stat;   /* for `sluice top`; NULL: nothing streams, or not wanted */
+    struct stat_data shown;   /* what is in it */
+    double shown_below;       /* drop_cold_experts in its mode line */
+    bool shown_renorm;        /* drop_renorm in it */
+    double ended[2]; /* when the last step ended, seconds of clock_seconds, by enum sluice_phase; 0: none did */
+    double shown_at; /* since when, seconds of clock_seconds */
+    bool at_exit;    /* removal at the end of the process is arranged */
+};
+
+/*
+ * For block.c: a split begins at time t; a block of `group` with `rows` tokens begins in it; the split
+ * ends, its times are in *l, whose last switch was its end. `own` is the context's step. When the
+ * thread is in a step that the program began (sluice_step_begin), that one gets the times.
+ */
+void step_enter(struct step *own, double t);
+void step_block(struct step *own, uint32_t group, uint32_t rows);
+void step_leave(struct step *own, const struct timing *l);
+
+/* The context ends: so does its last step. */
+void step_close(struct step *own);
+
+/* A context was made for a model that streams: show counters from now on, if the settings allow it. */
+void step_publish(void);
+
+/* Nothing streams any more. */
+void step_unpublish(void);
+
+/* The plug-in: write a row for each step that the backend finds to this file. Once, before any step. */
+int step_csv_open(const char *path, struct sluice_error *err);
+
+/* Likewise, at the end of the process. */
+int step_csv_close(struct sluice_error *err);
+
+#endif

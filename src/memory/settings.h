@@ -1,0 +1,13 @@
+/* settings.h - which settings can be in force together. Reading them is in include/sluice.h. */
+#ifndef SLUICE_MEMORY_SETTINGS_H
+#define SLUICE_MEMORY_SETTINGS_H
+
+#include "sluice.h"
+
+/* Settings from code or text, as a whole: SLUICE_ERR_ARG, with the reason. */
+int settings_check(const struct sluice_settings *s, struct sluice_error *err);
+
+/* A threshold for leaving out experts, with that kind of cache. */
+int settings_check_drop(double below, enum sluice_cache_mode cache, struct sluice_error *err);
+
+#endif

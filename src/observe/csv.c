@@ -1,0 +1,178 @@
+/*
+ * csv.c - one row per step.
+ *
+ * Comments, then a header, then rows:
+ *
+ *     # sluice-csv 1
+ *     # model=/models/qwen.gguf
+ *     ...
+ *     step,phase,tokens,wall_s,stall_s,...
+ *     1,prompt,512,4.1234567,...
+ *
+ * The comments say what was in force, so that a file found a year later still tells what was
+ * measured. Columns are only ever added at the end; the number in the first line changes when that is
+ * not enough.
+ *
+ * Seconds are printed from integers: a host program may have chosen a locale whose decimal sign is a
+ * comma, and printf would follow it. Every row is flushed, so that a run that is killed leaves what it
+ * did, and `tail -f` shows it as it happens.
+ */
+#include "observe/csv.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cache/error.h"
+
+#define CSV_HEADER                                                                                                     \
+    "step,phase,tokens,wall_s,stall_s,expert_s,other_s,bookkeeping_s,read_bytes,reads,routed,hits,misses,hit_bytes,"   \
+    "miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s,examined,dropped,avoided_bytes,weight," \
+    "dropped_weight,substituted,cold_bytes\n"
+
+struct csv {
+    FILE *file;    /* where to */
+    char *path;    /* for messages */
+    uint64_t rows; /* written so far */
+    bool headed;   /* the header is written */
+};
+
+static int csv_fail(const struct csv *c, struct sluice_error *err) {
+    return sluice_fail(err, SLUICE_ERR_IO, "%s: cannot write: %s", c->path, strerror(errno));
+}
+
+int csv_open(struct csv **out, const char *path, struct sluice_error *err) {
+    *out = NULL;
+    struct csv *c = calloc(1, sizeof *c);
+    char *name = strdup(path);
+    if (!c || !name) {
+        free(c);
+        free(name);
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory");
+    }
+    c->path = name;
+    c->file = fopen(path, "we");
+    if (!c->file) {
+        const int rc = csv_fail(c, err);
+        free(name);
+        free(c);
+        return rc;
+    }
+    char start[32] = "unknown";
+    const time_t now = time(NULL);
+    struct tm tm;
+    if (gmtime_r(&now, &tm)) {
+        strftime(start, sizeof start, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    }
+    fputs("# sluice-csv 1\n", c->file);
+    csv_fact(c, "start", "%s", start);
+    csv_fact(c, "sluice", "%s", SLUICE_VERSION);
+    csv_fact(c, "llama", "%s", SLUICE_LLAMA_VERSION);
+    *out = c;
+    return sluice_ok(err);
+}
+
+void csv_fact(struct csv *c, const char *key, const char *format, ...) {
+    char value[4096];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(value, sizeof value, format, args);
+    va_end(args);
+    for (char *p = value; *p; p++) {
+        *p = *p == '\n' || *p == '\r' ? ' ' : *p;
+    }
+    fprintf(c->file, "# %s=%s\n", key, value);
+}
+
+void csv_settings(struct csv *c, const struct sluice_settings *s, const struct sluice_stats *st, bool streaming) {
+    static const char *const cache[] = {
+        [SLUICE_CACHE_AUTO] = "auto", [SLUICE_CACHE_OFF] = "off", [SLUICE_CACHE_FIXED] = "fixed"};
+    static const char *const dense[] = {
+        [SLUICE_DENSE_ANON] = "anon", [SLUICE_DENSE_MMAP] = "mmap", [SLUICE_DENSE_LOCK] = "lock"};
+    csv_fact(c, "streaming", "%d", streaming);
+    csv_fact(c, "cache", "%s", streaming ? cache[s->cache] : "none");
+    csv_fact(c, "cache_bytes", "%" PRIu64, streaming ? st->cache_bytes : 0);
+    csv_fact(c, "staging_bytes", "%" PRIu64, streaming ? s->staging_bytes : 0);
+    csv_fact(c, "cache_policy", "%s", s->policy == SLUICE_POLICY_LRU ? "lru" : "cycle");
+    csv_fact(c, "dense", "%s", streaming ? dense[s->dense] : "mmap");
+    csv_fact(c, "reads", "%s", !streaming ? "none" : st->direct_io ? "direct" : "buffered");
+    csv_fact(c, "io", "%s", !streaming ? "none" : st->io == SLUICE_IO_URING ? "uring" : "pread");
+    csv_fact(c, "lanes", "%d", s->io_threads);
+    csv_fact(c, "lookahead", "%d", s->lookahead);
+    char drop[32];
+    snprintf(drop, sizeof drop, "%.6f", s->drop_cold_experts);
+    for (char *p = drop; *p; p++) { /* the locale's sign */
+        *p = *p >= '0' && *p <= '9' ? *p : '.';
+    }
+    csv_fact(c, "drop_cold_experts", "%s", drop);
+    csv_fact(c, "drop_renorm", "%d", s->drop_renorm);
+    csv_fact(c, "drop_in_prefill", "%d", s->drop_in_prefill);
+    csv_fact(c, "drop_reproducible", "%d", s->drop_reproducible);
+    csv_fact(c, "cold_model", "%s", s->cold_model[0] ? s->cold_model : "none");
+    csv_fact(c, "kernel", "%s", s->reference_kernel ? "reference" : "fused");
+}
+
+uint64_t csv_rows(const struct csv *c) {
+    return c->rows;
+}
+
+/* ",1.2345678", whatever the locale. */
+static void csv_real(struct csv *c, double x) {
+    const double scaled = x > 0 && x < 1e11 ? round(x * 1e7) : 0; /* parts may be -0 or a rounding below 0 */
+    const uint64_t n = (uint64_t)scaled;
+    fprintf(c->file, ",%" PRIu64 ".%07" PRIu64, n / 10000000, n % 10000000);
+}
+
+static void csv_head(struct csv *c) {
+    if (!c->headed) {
+        fputs(CSV_HEADER, c->file);
+        c->headed = true;
+    }
+}
+
+int csv_row(struct csv *c, const struct sluice_step *s, struct sluice_error *err) {
+    csv_head(c);
+    fprintf(c->file, "%" PRIu64 ",%s,%" PRIu32, ++c->rows, s->phase == SLUICE_PHASE_PROMPT ? "prompt" : "generation",
+            s->tokens);
+    const double times[] = {s->wall_s, s->stall_s, s->expert_s, s->other_s, s->bookkeeping_s};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        csv_real(c, times[i]);
+    }
+    const uint64_t counts[] = {s->read_bytes, s->reads,     s->routed,     s->hits,
+                               s->misses,     s->hit_bytes, s->miss_bytes, s->evictions};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        fprintf(c->file, ",%" PRIu64, counts[i]);
+    }
+    csv_real(c, s->queue_mean);
+    fprintf(c->file, ",%" PRIu32 ",%" PRIu64 ",%" PRIu64, s->queue_max, s->minor_faults, s->major_faults);
+    csv_real(c, s->cpu_s);
+    fprintf(c->file, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, s->drop.examined, s->drop.dropped, s->drop.avoided_bytes);
+    csv_real(c, s->drop.weight);
+    csv_real(c, s->drop.dropped_weight);
+    fprintf(c->file, ",%" PRIu64 ",%" PRIu64, s->drop.substituted, s->cold_bytes);
+    fputc('\n', c->file);
+    if (fflush(c->file) || ferror(c->file)) {
+        return csv_fail(c, err);
+    }
+    return sluice_ok(err);
+}
+
+int csv_close(struct csv *c, struct sluice_error *err) {
+    if (!c) {
+        return sluice_ok(err);
+    }
+    csv_head(c);
+    const bool bad = ferror(c->file) != 0;
+    int rc = sluice_ok(err);
+    if (fclose(c->file) || bad) {
+        rc = csv_fail(c, err);
+    }
+    free(c->path);
+    free(c);
+    return rc;
+}
