@@ -57,6 +57,6 @@ set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 # For embedding: what sluice.pc and the CMake package ask for.
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "liburing-dev, libjansson-dev, libmicrohttpd-dev, pkg-config")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libjansson-dev, libmicrohttpd-dev, pkg-config")
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/deb-finish.cmake)
 include(CPack)

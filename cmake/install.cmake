@@ -34,12 +34,12 @@ install(FILES include/sluice.h DESTINATION include)
 # Embedding: pkg-config and find_package. Both find everything by their own place.
 include(CMakePackageConfigHelpers)
 if(SLUICE_LLAMA_SYSTEM)
-    set(pc_requires "liburing jansson libmicrohttpd llama")
+    set(pc_requires "jansson libmicrohttpd llama")
     # As cmake/llama.cmake: an installed libggml finds libggml-cpu only by a search path that it inherits.
     set(pc_llama "-Wl,--disable-new-dtags -Wl,-rpath,${LLAMA_LIB_DIR}")
     set(pc_cflags "")
 else()
-    set(pc_requires "liburing jansson libmicrohttpd")
+    set(pc_requires "jansson libmicrohttpd")
     set(pc_llama "-L\${privatedir} -Wl,-rpath,\${privatedir} -lllama -lggml -lggml-base")
     set(pc_cflags "-I\${privatedir}/include")
     install(FILES ${SLUICE_LLAMA_SOURCE_DIR}/include/llama.h ${SLUICE_LLAMA_SOURCE_DIR}/include/llama-cpp.h

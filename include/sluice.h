@@ -80,11 +80,10 @@ enum sluice_dense {
     SLUICE_DENSE_LOCK, /* as anon, and locked: never swapped out. Needs RLIMIT_MEMLOCK or CAP_IPC_LOCK */
 };
 
-/* Who reads. */
+/* Who reads. 1 was one thread with an io_uring, which was removed: no run was faster with it, and some were slower. */
 enum sluice_io {
-    SLUICE_IO_AUTO,  /* what measured faster: threads */
-    SLUICE_IO_URING, /* one thread with an io_uring; an error where it is not allowed */
-    SLUICE_IO_PREAD, /* threads that each wait for one read */
+    SLUICE_IO_AUTO = 0,  /* what measured faster: threads */
+    SLUICE_IO_PREAD = 2, /* threads that each wait for one read */
 };
 
 struct sluice_settings {
@@ -132,7 +131,7 @@ SLUICE_API void sluice_settings_default(struct sluice_settings *s);
  *   SLUICE_DENSE         anon | mmap | lock
  *   SLUICE_CACHE_POLICY  cycle | lru
  *   SLUICE_FORCE_CACHE   0 | 1
- *   SLUICE_IO            auto | uring | pread
+ *   SLUICE_IO            auto | pread
  *   SLUICE_IO_THREADS    1..64
  *   SLUICE_DIRECT_IO     0 | 1
  *   SLUICE_LOOKAHEAD     0 | 1
@@ -170,8 +169,8 @@ SLUICE_API bool sluice_parse_size(const char *text, uint64_t *bytes);
 
 /*
  * Register the streaming device with this process's ggml. Call once, before loading a model. A
- * second call is SLUICE_ERR_STATE; io_uring asked for and refused by the kernel is SLUICE_ERR_ARG. The CPU backend may
- * be loaded before or after; without one, contexts cannot be made, with a message that says so.
+ * second call is SLUICE_ERR_STATE. The CPU backend may be loaded before or after; without one, contexts cannot be made,
+ * with a message that says so.
  */
 SLUICE_API int sluice_register(const struct sluice_settings *s, struct sluice_error *err);
 
@@ -255,7 +254,7 @@ struct sluice_stats {
     uint32_t tensors;                     /* expert tensors that stream */
     uint32_t layers;                      /* groups of expert tensors that share a router */
     uint32_t lanes;                       /* reads in flight at most */
-    enum sluice_io io;                    /* by whom: SLUICE_IO_URING or SLUICE_IO_PREAD */
+    enum sluice_io io;                    /* by whom: SLUICE_IO_PREAD */
     bool direct_io;                       /* true when every file is read directly */
 };
 
@@ -413,7 +412,7 @@ SLUICE_API int sluice_set_cache_budget(enum sluice_cache_mode cache, uint64_t by
 
 /*
  * Write the mode line, e.g. "streaming 144 expert tensors (17.0 GiB), cache 2000 MiB lru, direct
- * reads, 4 lanes, lossless" (or "io_uring, depth 4", for who reads; or what is lossy) or "resident: ...". At most cap
+ * reads, 4 lanes, lossless" (or what is lossy) or "resident: ...". At most cap
  * bytes with the terminator; returns what snprintf would. Final only after the first decode (auto is decided there).
  */
 SLUICE_API int sluice_mode_line(char *buf, size_t cap);

@@ -33,7 +33,7 @@ for tool in aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ qemu-aarch64 dpkg-deb ap
 done
 
 # What sluice links, and what that links; apt finds out.
-packages=(libc6-dev libstdc++6 libjansson-dev libmicrohttpd-dev liburing-dev libncurses-dev libxxhash-dev libcmocka-dev)
+packages=(libc6-dev libstdc++6 libjansson-dev libmicrohttpd-dev libncurses-dev libxxhash-dev libcmocka-dev)
 
 make_sysroot() { # sets $sysroot
     local key

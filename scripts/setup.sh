@@ -5,7 +5,7 @@
 # window's page is made of, and for testing those that tests use as clients (scripts/npm-package.sh).
 set -euo pipefail
 
-build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev libmicrohttpd-dev liburing-dev libncurses-dev libxxhash-dev)
+build=(gcc g++ cmake ninja-build git npm pkg-config openssl libjansson-dev libmicrohttpd-dev libncurses-dev libxxhash-dev)
 deb=(dpkg-dev)
 test=(dpkg-dev man-db mandoc mmdebstrap libcmocka-dev curl clang-format util-linux procps chromium clang libclang-rt-dev bindfs fuse3 gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user)
 

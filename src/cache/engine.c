@@ -38,10 +38,6 @@ struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn b
         sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory");
         return NULL;
     }
-    if (io_choose(s->io, &e->io, err)) {
-        free(e);
-        return NULL;
-    }
     e->settings = *s;
     e->budget_fn = budget;
     e->budget_ud = ud;
@@ -220,11 +216,10 @@ static int engine_cut(struct engine *e, struct sluice_error *err) {
     }
     if (!e->lanes) {
         struct sluice_error why;
-        e->lanes = io_create(e->settings.io, (uint32_t)e->settings.io_threads, engine_read_done, e, &why);
+        e->lanes = io_create((uint32_t)e->settings.io_threads, engine_read_done, e, &why);
         if (!e->lanes) {
             return sluice_fail(err, why.status, "%s", why.message);
         }
-        e->io = io_kind(e->lanes);
     }
     rc = slots_create(&e->slots, &e->index, budget, e->settings.policy, err);
     if (rc) {

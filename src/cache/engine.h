@@ -29,10 +29,7 @@ typedef int (*engine_budget_fn)(void *ud, const struct expert_index *b, uint64_t
 
 enum engine_phase { ENGINE_PROMPT, ENGINE_GENERATION, ENGINE_PHASES };
 
-/*
- * A new engine without tensors; lanes and arena start with the first acquire. NULL with *err set: no
- * memory, or SLUICE_ERR_ARG: io_uring was asked for and is not allowed.
- */
+/* A new engine without tensors; I/O threads and arena start with the first acquire. NULL with *err set: no memory. */
 struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn budget, void *ud,
                              struct sluice_error *err);
 

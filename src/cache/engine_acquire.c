@@ -50,14 +50,12 @@ bool engine_plan_part(struct engine *e, uint32_t slot, uint32_t p, uint32_t phas
             .offset = w.offset + at,
             .len = (uint32_t)(left < chunk ? left : chunk),
             .need = (uint32_t)(left_need < chunk ? left_need : chunk),
-            .fresh = !(s->touched >> p & 1),
             .owner = s,
             .part = p,
             .tag = phase,
             .follows = at > 0,
         };
     }
-    s->touched |= 1u << p;
     atomic_store_explicit(&s->pending[p], (uint32_t)pieces, memory_order_relaxed);
     atomic_store_explicit(&s->state[p], PART_READING, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->inflight, (uint32_t)pieces, memory_order_relaxed);

@@ -33,7 +33,6 @@ struct engine_foresight {
 
 struct engine {
     struct sluice_settings settings; /* as created */
-    enum sluice_io io;               /* who reads, or will: not AUTO */
     engine_budget_fn budget_fn;      /* decides the budget */
     void *budget_ud;                 /* its argument */
 

@@ -87,7 +87,7 @@ void engine_stats(struct engine *e, struct sluice_stats *out) {
     out->submits = e->submits;
     out->queue_sum = e->queue_sum;
     out->lanes = (uint32_t)e->settings.io_threads;
-    out->io = e->io;
+    out->io = SLUICE_IO_PREAD;
     out->direct_io = e->index.live_tensors > 0;
     for (uint32_t i = 0; i < e->index.n_files; i++) {
         if (e->index.files[i] && e->index.files[i]->io.fd_direct < 0) {

@@ -16,11 +16,7 @@
  * at open and later, and wrong weights were seen there. These are read buffered whatever the comparison would say:
  * the bytes pass through another process anyway, so little is lost.
  *
- * All lanes share one descriptor: pread does not touch the file position, so it takes no lock there.
- *
- * What a result means (go on, go on through the page cache, failed) is decided in one place, a step
- * function, because one reader waits for its results inside a call and the other gets them from an
- * io_uring.
+ * All I/O threads share one descriptor: pread does not touch the file position, so it takes no lock there.
  */
 #include "cache/file.h"
 
@@ -241,51 +237,21 @@ void stream_file_close(struct stream_file *f) {
     f->fd = f->fd_direct = -1;
 }
 
-enum file_step stream_file_read_begin(struct file_read *r, const struct stream_file *f, void *dst, uint64_t offset,
-                                      size_t len, size_t need) {
-    *r = (struct file_read){
-        .file = f,
-        .dst = dst,
-        .offset = offset,
-        .len = len,
-        .need = need,
-        .fd = f->fd_direct >= 0 ? f->fd_direct : f->fd,
-    };
-    return need ? FILE_MORE : FILE_DONE;
-}
-
-enum file_step stream_file_read_step(struct file_read *r, int64_t n) {
-    const struct stream_file *f = r->file;
-    if (n > 0) {
-        r->got += (size_t)n;
-        /* A direct read can only go on at an aligned place; the rest comes through the page cache. */
-        if (r->got % f->align) {
-            r->fd = f->fd;
-        }
-        return r->got < r->need ? FILE_MORE : FILE_DONE;
-    }
-    if (n == -EINTR) {
-        return FILE_MORE;
-    }
-    if ((n == -EINVAL || n == 0) && r->fd == f->fd_direct) {
-        /* Refused, or ended before an odd tail, as some file systems do: ask the other way once. */
-        r->fd = f->fd;
-        return FILE_MORE;
-    }
-    r->error = n ? (int)-n : ENODATA;
-    return FILE_FAILED;
-}
-
 int64_t stream_file_read(const struct stream_file *f, void *dst, uint64_t offset, size_t len, size_t need) {
-    struct file_read r;
-    enum file_step step = stream_file_read_begin(&r, f, dst, offset, len, need);
-    while (step == FILE_MORE) {
-        const ssize_t n = pread(r.fd, r.dst + r.got, r.len - r.got, (off_t)(r.offset + r.got));
-        step = stream_file_read_step(&r, n < 0 ? -(int64_t)errno : n);
+    int fd = f->fd_direct >= 0 ? f->fd_direct : f->fd;
+    size_t got = 0;
+    while (got < need) {
+        const ssize_t n = pread(fd, (char *)dst + got, len - got, (off_t)(offset + got));
+        if (n > 0) {
+            got += (size_t)n;
+            /* A direct read can only go on at an aligned place; the rest comes through the page cache. */
+            fd = got % f->align ? f->fd : fd;
+        } else if (fd != f->fd && (n == 0 || errno == EINVAL)) {
+            fd = f->fd; /* refused, or ended before an odd tail, as some file systems do: ask the other way once */
+        } else if (n == 0 || errno != EINTR) {
+            errno = n ? errno : ENODATA;
+            return -1;
+        }
     }
-    if (step == FILE_FAILED) {
-        errno = r.error;
-        return -1;
-    }
-    return (int64_t)r.got;
+    return (int64_t)got;
 }

@@ -47,29 +47,6 @@ void stream_file_close(struct stream_file *f);
  */
 int64_t stream_file_read(const struct stream_file *f, void *dst, uint64_t offset, size_t len, size_t need);
 
-/* A window on its way, for readers that get a read's result from elsewhere than a call (io_uring.c). */
-struct file_read {
-    const struct stream_file *file; /* open until the end */
-    char *dst;                      /* where the window begins in memory */
-    uint64_t offset;                /* where it begins in the file, bytes */
-    size_t len;                     /* bytes to ask for */
-    size_t need;                    /* bytes that must arrive */
-    size_t got;                     /* bytes that are there */
-    int fd;                         /* the descriptor to read next */
-    int error;                      /* errno, when it failed */
-};
-
-enum file_step {
-    FILE_MORE,   /* read [got, len) of the window from fd, and tell the result */
-    FILE_DONE,   /* the bytes that are needed are there */
-    FILE_FAILED, /* error says why */
-};
-
-/* stream_file_read in steps: begin, then a step for each result, bytes or -errno, until it says other than MORE. */
-enum file_step stream_file_read_begin(struct file_read *r, const struct stream_file *f, void *dst, uint64_t offset,
-                                      size_t len, size_t need);
-enum file_step stream_file_read_step(struct file_read *r, int64_t n);
-
 /*
  * pread until len bytes are there or the file ends, whatever the kernel splits it into. For any
  * descriptor. Returns the bytes read, or -1 with errno.

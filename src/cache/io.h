@@ -1,4 +1,4 @@
-/* lanes.h - reads in the background: a queue and what works it off, reader threads or an io_uring. */
+/* io.h - reads in the background: a queue, and the I/O threads that work it off. */
 #ifndef SLUICE_CACHE_IO_H
 #define SLUICE_CACHE_IO_H
 
@@ -16,29 +16,19 @@ struct io_request {
     uint64_t offset;                /* file offset, bytes */
     uint32_t len;                   /* bytes to ask for */
     uint32_t need;                  /* bytes that must arrive; the rest may lie past the end of the file */
-    bool fresh;                     /* dst was never written to: its pages must be made first, which takes time */
     bool follows;                   /* a later piece of what the request before it reads */
     void *owner;                    /* the caller's, e.g. its slot */
     uint32_t part;                  /* the caller's */
     uint32_t tag;                   /* the caller's, e.g. which phase to account to */
 };
 
-/* Called on a thread of the lanes when a request ended: got >= need bytes, or got < 0 with an errno. */
+/* Called on an I/O thread when a request ended: got >= need bytes, or got < 0 with an errno. */
 typedef void (*io_done_fn)(void *ud, const struct io_request *r, int64_t got, int error);
 
 struct io;
 
-/* Which kind `want` means: AUTO is PREAD. SLUICE_ERR_ARG: io_uring was asked for and is not allowed. */
-int io_choose(enum sluice_io want, enum sluice_io *got, struct sluice_error *err);
-
-/*
- * Start lanes that keep up to n requests (1..64) in flight: that many threads, or one thread and a
- * ring. NULL with *err set when memory or threads are not to be had, or the ring is not.
- */
-struct io *io_create(enum sluice_io io, uint32_t n, io_done_fn done, void *ud, struct sluice_error *err);
-
-/* What they are: SLUICE_IO_URING or SLUICE_IO_PREAD. */
-enum sluice_io io_kind(const struct io *l);
+/* Start n threads (1..64), which keep up to n requests in flight. NULL with SLUICE_ERR_MEMORY in *err. */
+struct io *io_create(uint32_t n, io_done_fn done, void *ud, struct sluice_error *err);
 
 /* End the threads. Every request must have ended before. Accepts NULL. */
 void io_destroy(struct io *l);

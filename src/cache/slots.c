@@ -199,7 +199,6 @@ static void slots_move(struct slots *s, struct slot_class *c, uint32_t from, uin
     y->group = x->group;
     y->expert = x->expert;
     y->foreseen = x->foreseen;
-    y->touched = UINT32_MAX;
     for (uint32_t p = 0; p < INDEX_PARTS_MAX; p++) {
         y->weights[p] = x->weights[p] ? y->data + (x->weights[p] - x->data) : NULL;
         atomic_store_explicit(&y->pending[p], atomic_load(&x->pending[p]), memory_order_relaxed);
@@ -260,11 +259,7 @@ int slots_resize(struct slots *s, uint64_t budget, struct sluice_error *err) {
         const uint32_t n = slots_share(c, budget, index);
         if (n < c->n) {
             slots_gather(s, c, n);
-            if (slots_back(c, n)) { /* if the kernel has no room for another mapping, the memory just stays */
-                for (uint32_t k = n; k < c->n; k++) {
-                    s->slot[c->first + k].touched = 0;
-                }
-            }
+            slots_back(c, n); /* if the kernel has no room for another mapping, the memory just stays */
         }
         c->n = n;
         c->n_free = 0;

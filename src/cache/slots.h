@@ -24,7 +24,6 @@ struct slot {
     uint32_t class_id;                         /* index into slots.classes */
     uint32_t group, expert;                    /* the bundle in it; group UINT32_MAX: none */
     bool foreseen;                             /* read ahead of its use, and not used since */
-    uint32_t touched;                          /* bit per part: was read into the slot's memory at some time */
     uint32_t pins;                             /* blocks that use it now; guarded by the engine's lock */
     _Atomic uint32_t inflight;                 /* read requests not ended, all parts */
     _Atomic uint32_t pending[INDEX_PARTS_MAX]; /* the same, by part, and SLOT_PENDING_FAILED */

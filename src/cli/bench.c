@@ -190,7 +190,6 @@ static bool stopped(void *user) {
 /* Half of the disk's probes, with the page cache out of the way by direct reads. */
 static int probe(struct bench *b) {
     const struct sluice_probe_params params = {
-        .io = b->settings.io,
         .lanes = (uint32_t)b->settings.io_threads,
         .direct = b->settings.direct_io,
         .seconds = b->config->bench.probe_seconds,

@@ -255,7 +255,6 @@ static void list_lanes(struct outlook *p) {
 /* One sample. False, with the reason noted, when it is no measurement of the disk. */
 static bool sample_disk(struct outlook *p, struct outlook_lanes *l, double seconds, uint64_t seed) {
     const struct sluice_probe_params params = {
-        .io = p->settings.io,
         .lanes = l->lanes,
         .direct = true,
         .seconds = seconds,

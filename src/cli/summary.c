@@ -233,8 +233,7 @@ json_t *cli_cache_json(const struct sluice_stats *t) {
           cli_json_count(o, "resident", t->resident) && cli_json_count(o, "evictions", t->evictions) &&
           cli_json_put(o, "foreseen", foreseen_json(&t->foreseen)) && cli_json_count(o, "bank_bytes", t->bank_bytes) &&
           cli_json_count(o, "token_bytes", t->token_bytes) && cli_json_count(o, "layer_bytes", t->layer_bytes) &&
-          cli_json_count(o, "lanes", t->lanes) &&
-          cli_json_put(o, "io", json_string(t->io == SLUICE_IO_URING ? "uring" : "pread")) &&
+          cli_json_count(o, "lanes", t->lanes) && cli_json_put(o, "io", json_string("pread")) &&
           cli_json_put(o, "direct_io", json_boolean(t->direct_io)))) {
         json_decref(o);
         return NULL;

@@ -113,7 +113,7 @@ bool sluice_take_error(struct sluice_error *out) {
 
 int sluice_mode_line(char *buf, size_t cap) {
     struct sluice_stats st;
-    char why[256], dense[256], cache[96], reads[192], lanes[32], lossy[512];
+    char why[256], dense[256], cache[96], reads[192], lossy[512];
     pthread_mutex_lock(&sluice_device.lock);
     snprintf(why, sizeof why, "%s", sluice_device.plain_reason);
     snprintf(dense, sizeof dense, "%s", sluice_device.dense_reason);
@@ -142,10 +142,9 @@ int sluice_mode_line(char *buf, size_t cap) {
         engine_buffered_reason(sluice_device.engine, reason, sizeof reason);
         snprintf(reads, sizeof reads, "buffered reads (%s)", reason);
     }
-    snprintf(lanes, sizeof lanes, st.io == SLUICE_IO_URING ? "io_uring, depth %u" : "%u lanes", st.lanes);
     lossy_describe(lossy, sizeof lossy);
-    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %s, %s%s%s%s%s", st.tensors,
-                    (double)st.bank_bytes / (1 << 20), cache, reads, lanes, lossy, why[0] ? "; not streamed: " : "",
+    return snprintf(buf, cap, "streaming %u expert tensors (%.1f MiB), %s, %s, %u lanes, %s%s%s%s%s", st.tensors,
+                    (double)st.bank_bytes / (1 << 20), cache, reads, st.lanes, lossy, why[0] ? "; not streamed: " : "",
                     why, dense[0] ? "; dense weights stay in the page cache: " : "", dense);
 }
 

@@ -5,7 +5,7 @@
  * Settings come from the environment. A value that does not parse must not end in quietly running
  * without streaming (a user would measure the wrong thing) nor in ending the host program from
  * inside a library: the device registers, and every model load fails with the message. The same holds for a setting
- * that cannot be had here, io_uring where the kernel forbids it or a cold model that is not there.
+ * that cannot be had here, such as a cold model that is not there.
  *
  * SLUICE_CSV=FILE gets a row per step that the backend sees (step.c), SLUICE_ROUTE_TRACE=FILE one per routed
  * expert and SLUICE_ROUTE_PROBS=FILE the routers' probabilities (tracing.c). A file that cannot be opened is treated
@@ -49,10 +49,9 @@ static void plugin_write_stats(void) {
             ",\"prompt_substituted\":%" PRIu64 ",\"cold_tensors\":%" PRIu32 ",\"cold_copies\":%" PRIu64
             ",\"cold_hits\":%" PRIu64 ",\"cold_read_bytes\":%" PRIu64 ",\"cold_cache_bytes\":%" PRIu64 "}\n",
             s.tensors, p->hits + g->hits, p->misses + g->misses, p->read_bytes + g->read_bytes, g->routed, g->hits,
-            s.evictions, s.foreseen.begun, s.foreseen.used, s.cache_bytes, s.direct_io ? "true" : "false",
-            s.io == SLUICE_IO_URING ? "uring" : "pread", plan.total_bytes, plan.dense_bytes,
-            plan.dense_mapped ? "true" : "false", p->drop.examined + g->drop.examined,
-            p->drop.dropped + g->drop.dropped, p->drop.experts + g->drop.experts,
+            s.evictions, s.foreseen.begun, s.foreseen.used, s.cache_bytes, s.direct_io ? "true" : "false", "pread",
+            plan.total_bytes, plan.dense_bytes, plan.dense_mapped ? "true" : "false",
+            p->drop.examined + g->drop.examined, p->drop.dropped + g->drop.dropped, p->drop.experts + g->drop.experts,
             p->drop.experts_there + g->drop.experts_there, p->drop.avoided_bytes + g->drop.avoided_bytes,
             p->drop.examined, p->drop.dropped, p->blocks + g->blocks, g->blocks, g->misses,
             p->drop.substituted + g->drop.substituted, p->drop.substituted, s.cold.tensors, s.cold.copies, s.cold.hits,

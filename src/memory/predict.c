@@ -32,7 +32,8 @@
 static const struct predict_range UNHIDDEN_AHEAD = {.low = 0.35, .mid = 0.12, .high = 0.0};
 static const struct predict_range UNHIDDEN_DEMAND = {.low = 0.8, .mid = 0.5, .high = 0.25};
 
-/* Processor seconds per byte read directly by four threads: 0.052 s per GiB (docs/benchmarks.md, "Lanes"). */
+/* Processor seconds per byte read directly by four threads: 0.052 s per GiB (docs/benchmarks.md, "Threads or
+ * io_uring"). */
 static const double READ_CPU_S = 0.052 / (1024.0 * 1024 * 1024);
 
 /*

@@ -198,8 +198,8 @@ static bool set_force(struct sluice_settings *s, const char *v) {
 }
 
 static bool set_io(struct sluice_settings *s, const char *v) {
-    s->io = strcmp(v, "uring") == 0 ? SLUICE_IO_URING : strcmp(v, "pread") == 0 ? SLUICE_IO_PREAD : SLUICE_IO_AUTO;
-    return s->io != SLUICE_IO_AUTO || strcmp(v, "auto") == 0;
+    s->io = strcmp(v, "pread") == 0 ? SLUICE_IO_PREAD : SLUICE_IO_AUTO;
+    return s->io == SLUICE_IO_PREAD || strcmp(v, "auto") == 0;
 }
 
 static bool set_threads(struct sluice_settings *s, const char *v) {
@@ -283,7 +283,7 @@ static const struct {
     {"dense", "SLUICE_DENSE", set_dense, "anon, mmap or lock"},
     {"cache_policy", "SLUICE_CACHE_POLICY", set_policy, "cycle or lru"},
     {"force_cache", "SLUICE_FORCE_CACHE", set_force, "0 or 1"},
-    {"io", "SLUICE_IO", set_io, "auto, uring or pread"},
+    {"io", "SLUICE_IO", set_io, "auto or pread; uring was removed, it made no run faster and some slower"},
     {"io_threads", "SLUICE_IO_THREADS", set_threads, "1..64"},
     {"direct_io", "SLUICE_DIRECT_IO", set_direct, "0 or 1"},
     {"lookahead", "SLUICE_LOOKAHEAD", set_lookahead, "0 or 1"},
@@ -342,6 +342,10 @@ int settings_check(const struct sluice_settings *s, struct sluice_error *err) {
     }
     if (s->cache == SLUICE_CACHE_FIXED && s->cache_bytes == 0) {
         return sluice_fail(err, SLUICE_ERR_ARG, "cache_bytes: 0 with a fixed cache");
+    }
+    if (s->io != SLUICE_IO_AUTO && s->io != SLUICE_IO_PREAD) {
+        return sluice_fail(err, SLUICE_ERR_ARG,
+                           "io: %d is not a way to read (uring, 1, was removed: it made no run faster)", (int)s->io);
     }
     if (s->dense > SLUICE_DENSE_LOCK) {
         return sluice_fail(err, SLUICE_ERR_ARG, "dense: %d is no place", (int)s->dense);

@@ -101,7 +101,7 @@ void csv_settings(struct csv *c, const struct sluice_settings *s, const struct s
     csv_fact(c, "cache_policy", "%s", s->policy == SLUICE_POLICY_LRU ? "lru" : "cycle");
     csv_fact(c, "dense", "%s", streaming ? dense[s->dense] : "mmap");
     csv_fact(c, "reads", "%s", !streaming ? "none" : st->direct_io ? "direct" : "buffered");
-    csv_fact(c, "io", "%s", !streaming ? "none" : st->io == SLUICE_IO_URING ? "uring" : "pread");
+    csv_fact(c, "io", "%s", streaming ? "pread" : "none");
     csv_fact(c, "lanes", "%d", s->io_threads);
     csv_fact(c, "lookahead", "%d", s->lookahead);
     char drop[32];

@@ -114,7 +114,7 @@ static int probe_open(struct probe *p, struct sluice_error *err) {
     for (uint32_t i = 0; i < p->n_buffers; i++) {
         p->free_list[p->n_free++] = i;
     }
-    p->lanes = io_create(p->params->io, p->params->lanes, on_done, p, err);
+    p->lanes = io_create(p->params->lanes, on_done, p, err);
     return p->lanes ? 0 : SLUICE_ERR_MEMORY;
 }
 

@@ -10,7 +10,6 @@
 #include "gguf/gguf_check.h"
 
 struct sluice_probe_params {
-    enum sluice_io io;               /* who reads, as in the runs */
     uint32_t lanes;                  /* reads in flight, as in the runs */
     bool direct;                     /* around the page cache, where that works */
     double seconds;                  /* read for so long */

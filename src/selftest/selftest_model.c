@@ -123,7 +123,6 @@ static int model_make_engine(struct selftest_model *m, struct sluice_error *err)
     settings.direct_io = false; /* of memory */
     settings.lookahead = false;
     settings.publish = false;
-    settings.io = SLUICE_IO_PREAD;
     settings.io_threads = 1;
     m->engine = engine_create(&settings, model_budget, &m->budget, err);
     if (!m->engine) {

@@ -154,11 +154,8 @@ json_t *stats_settings(const struct window *w) {
                      "cache_policy",
                      setting(json_string(s->policy == SLUICE_POLICY_LRU ? "lru" : "cycle"), false, fixed), "dense",
                      setting(json_string(dense[s->dense]), false, fixed), "io",
-                     setting(json_string(s->io == SLUICE_IO_URING   ? "uring"
-                                         : s->io == SLUICE_IO_PREAD ? "pread"
-                                                                    : "auto"),
-                             false, fixed),
-                     "io_threads", setting(json_integer(s->io_threads), false, fixed), "memory",
+                     setting(json_string(s->io == SLUICE_IO_PREAD ? "pread" : "auto"), false, fixed), "io_threads",
+                     setting(json_integer(s->io_threads), false, fixed), "memory",
                      setting(s->memory_bytes ? json_integer(count(s->memory_bytes)) : json_null(), false, fixed),
                      "staging", setting(json_integer(count(s->staging_bytes)), false, fixed));
 }
@@ -188,8 +185,8 @@ json_t *stats_json(struct window *w) {
         count(s->foreseen.used), "read_bytes", count(s->foreseen.read_bytes), "pauses", count(s->foreseen.pauses), //
         "cold", cold_json(&s->cold), "memory", memory_json(x),                                                     //
         "disk", "probed_bytes_per_second", w->disk > 0 ? json_real(w->disk) : json_null(), "best_bytes_per_second",
-        w->rates.best, "now_bytes_per_second", r.bytes_per_s, "io", s->io == SLUICE_IO_URING ? "uring" : "pread",
-        "lanes", count(s->lanes), "direct", (int)s->direct_io, //
+        w->rates.best, "now_bytes_per_second", r.bytes_per_s, "io", "pread", "lanes", count(s->lanes), "direct",
+        (int)s->direct_io, //
         "settings", stats_settings(w), "chat", chat_json(&w->chat), "page", "readers", count(w->events.readers),
         "readers_dropped", count(w->events.dropped));
 }

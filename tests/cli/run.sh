@@ -32,15 +32,6 @@ same "one lane, buffered" --io-threads 1 --no-direct-io --cache 0
 expect "  says so" err.txt 'buffered'
 same "by threads" --io pread --io-threads 3 --cache 0
 expect "  says so" err.txt ', 3 lanes, lossless'
-try "${run[@]}" --temp 0 --io uring --io-threads 5 --cache 0
-if [ "$rc" -eq 0 ]; then
-    same "by io_uring" --io uring --io-threads 5 --cache 0
-    expect "  says so" err.txt ', io_uring, depth 5, lossless'
-elif [ "$rc" -eq 2 ] && grep -q 'io=uring: .*refuses io_uring' err.txt; then
-    ok "io_uring is forbidden here, and that is said"
-else
-    fail "--io uring: exit $rc: $(tail -n 1 err.txt)"
-fi
 same "resident" --resident
 expect "  says so" err.txt '^resident: '
 same "by an option with =" --n-predict=12

@@ -1,7 +1,7 @@
 // endurance.mjs - the endurance run: what runs beside what, for how long, and what must hold at the end. Started by run.sh.
 //
 // Three programs share one disk at any time: a soak with reader threads that lives from beginning to end (its memory is
-// what is looked at most), soaks with an io_uring that are killed and started again, and llama-server with the plug-in, the
+// what is looked at most), soaks with lru that are killed and started again, and llama-server with the plug-in, the
 // same; beside them `sluice run`, a text at a time. Each has a share of the tokens, so that they end at about the same time. What happens is drawn from one seed.
 import { readdirSync, readFileSync, rmSync, writeFileSync, existsSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
@@ -55,30 +55,27 @@ const statFiles = () => (existsSync(statDir) ? readdirSync(statDir).filter((f) =
 const sockets = () => readFileSync('/proc/net/unix', 'utf8').split('\n').filter((l) => l.includes(WORK)).length;
 
 console.log(`     seed ${seed}, ${total} tokens, ${run.models.length} models`);
-// Where the kernel forbids io_uring, threads read everywhere.
-run.uring = !/refuses io_uring/.test(spawnSync(`${BIN}/sluice`, ['run', '-m', DEMO, '-p', 'x', '-n', '1', '-q', '--io', 'uring'], { encoding: 'utf8' }).stderr);
-if (!run.uring) console.log('note: the kernel forbids io_uring here');
 run.sampler = new Sampler(`${WORK}/samples.csv`, short ? 100 : 500);
 
 const share = (part) => Math.round(total * part);
 const perRound = short ? 50 : 200;
-const lives = { steady: null, rings: [], servers: [], run: null };
+const lives = { steady: null, killed: [], servers: [], run: null };
 let mostFiles = 0; // stat files at a time
 const counting = setInterval(() => { mostFiles = Math.max(mostFiles, statFiles().length); }, 200);
 
 async function steady() {
-    lives.steady = await soak(run, { name: 'soak, threads', tokens: share(0.5), perRound, settings: ['io=pread', 'cache_policy=cycle'], seed });
+    lives.steady = await soak(run, { name: 'soak, cycle', tokens: share(0.5), perRound, settings: ['cache_policy=cycle'], seed });
 }
 
-async function rings() {
+async function killed() {
     const part = share(run.sanitized ? 0.45 : 0.33);
     const ends = short ? ['SIGKILL', null] : [null, 'SIGKILL', 'SIGTERM', 'SIGKILL', 'SIGTERM', null];
     const each = Math.ceil(part / ends.length);
     for (const [i, signal] of ends.entries()) {
         if (run.failed) return;
-        const life = await soak(run, { name: `soak, ${run.uring ? 'io_uring' : 'lru'} ${i + 1}`, tokens: each, perRound, settings: [run.uring ? 'io=uring' : 'io=pread', 'cache_policy=lru'], seed: seed + i + 1,
+        const life = await soak(run, { name: `soak, lru ${i + 1}`, tokens: each, perRound, settings: ['cache_policy=lru'], seed: seed + i + 1,
             signal, killAfter: Math.max(1, Math.ceil(each / perRound)) });
-        lives.rings.push(life);
+        lives.killed.push(life);
     }
 }
 
@@ -93,7 +90,7 @@ async function servers() {
     ] : [
         { part: 0.06, signal: 'SIGKILL' },
         { part: 0.06, signal: 'SIGTERM', faults: { FAULTY_MODE: 'eio', FAULTY_EVERY: '5000', FAULTY_AFTER: '300' } },
-        { part: 0.06, signal: 'SIGKILL', env: { SLUICE_IO: run.uring ? 'uring' : 'pread' } },
+        { part: 0.06, signal: 'SIGKILL', env: { SLUICE_IO_THREADS: '1' } },
         { part: 0.06, signal: 'SIGTERM', faults: { FAULTY_MODE: 'short', FAULTY_EVERY: '7' } },
         { part: 0.58, signal: 'SIGTERM' },
         { part: 0.06, signal: 'SIGKILL', env: { SLUICE_CACHE_POLICY: 'lru' } },
@@ -110,7 +107,7 @@ async function single() {
     lives.run = await runs(run, share(0.05));
 }
 
-await Promise.all([steady(), rings(), servers(), single()]);
+await Promise.all([steady(), killed(), servers(), single()]);
 clearInterval(counting);
 run.sampler.stop();
 
@@ -126,7 +123,7 @@ function flat(name, what, values, bound) {
     const grown = Math.max(t.last - t.first, t.rise);
     run.check(`${name}: ${what} memory is flat`, grown <= bound, `first third ${t.first.toFixed(0)} KiB, last ${t.last.toFixed(0)}, the line rises ${t.rise.toFixed(0)}; bound ${bound}; ${t.n} values`);
 }
-const soaks = [lives.steady, ...lives.rings].filter(Boolean);
+const soaks = [lives.steady, ...lives.killed].filter(Boolean);
 for (const life of soaks) {
     // A round's memory depends on its model: whole turns through the models are compared.
     const turns = [];

@@ -1,4 +1,4 @@
-// runs.mjs - `sluice run`, again and again for one short text each: with threads and with an io_uring, on a disk that fails,
+// runs.mjs - `sluice run`, again and again for one short text each: with the defaults, on a disk that fails,
 // killed at any moment, with traces that go to a full disk and no room for its counters' file. A run that ends by
 // itself gives the text of a resident one; one that does not says why, and what it had written is the beginning of that text.
 import { spawn, execFileSync } from 'node:child_process';
@@ -39,8 +39,7 @@ export async function runs(run, tokens) {
     const preload = (mode, every, after) => ({ env: { LD_PRELOAD: `${run.bin}/libsluice-faulty.so`, FAULTY_MODE: mode, FAULTY_EVERY: `${every}`, FAULTY_AFTER: `${after}` } });
     const fill = 'mount -t tmpfs -o size=4k,mode=700 none "$0" && head -c 4096 /dev/zero >"$0/full" && exec "$@"';
     const kinds = [
-        { name: 'threads', args: ['--io', 'pread'] },
-        ...run.uring ? [{ name: 'io_uring', args: ['--io', 'uring'] }] : [],
+        { name: 'defaults' },
         { name: 'traces to a full disk', args: ['--route-trace', '/dev/full', '--csv', '/dev/full'], may: /No space left/ },
         { name: 'SIGKILL', signal: 'SIGKILL' },
         { name: 'SIGINT', signal: 'SIGINT' },

@@ -1,10 +1,8 @@
 # Faults: what happens when reads of the model misbehave (faulty.c, run-faults.sh). Included by tests/CMakeLists.txt.
 # Not in builds with sanitizers: their run-time library must come before anything that is preloaded.
 if(NOT SLUICE_SANITIZE)
-    add_library(sluice-faulty SHARED ${CMAKE_CURRENT_LIST_DIR}/faulty.c
-        ${CMAKE_CURRENT_LIST_DIR}/faulty_uring.c)
-    # liburing must be loaded behind this library for RTLD_NEXT to find it, whatever the program loads later.
-    target_link_libraries(sluice-faulty PRIVATE sluice_options -Wl,--no-as-needed PkgConfig::URING ${CMAKE_DL_LIBS})
+    add_library(sluice-faulty SHARED ${CMAKE_CURRENT_LIST_DIR}/faulty.c)
+    target_link_libraries(sluice-faulty PRIVATE sluice_options ${CMAKE_DL_LIBS})
     add_executable(faults-layout ${CMAKE_CURRENT_LIST_DIR}/layout.c)
     target_link_libraries(faults-layout PRIVATE sluice_options llama_ggml)
     file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/faults)

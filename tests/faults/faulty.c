@@ -1,9 +1,8 @@
 /*
  * faulty.c - a disk that misbehaves: preloaded into a program, it spoils reads of model files.
  *
- * It stands in for pread and, in faulty_uring.c, between the program and its io_uring; and only where
- * the descriptor's file is called *.gguf: what llama.cpp
- * itself reads (through stdio and the mapping) stays as it is. Whether a descriptor is a direct one
+ * It stands in for pread, and only where the descriptor's file is called *.gguf: what llama.cpp itself reads
+ * (through stdio and the mapping) stays as it is. Whether a descriptor is a direct one
  * is asked from the kernel at every read, so descriptors that were duplicated or reopened through
  * /proc are seen too.
  *
@@ -15,8 +14,6 @@
  *                    wrong     flip a bit of what was read
  *                    truncate  cut the file to FAULTY_SIZE bytes for real, once, and then read
  *                    refuse    opening for direct I/O fails with EINVAL; reads are left alone
- *                    ring      the io_uring can be entered no more, with EPERM; reads are left alone
- *                    forbidden  no io_uring can be made, with EPERM; reads are left alone
  *   FAULTY_AFTER=N   leave the first N reads alone (0)
  *   FAULTY_COUNT=N   spoil at most N reads (no limit)
  *   FAULTY_EVERY=N   of the others spoil every Nth (1)
@@ -32,13 +29,13 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
-
-#include "faulty.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -83,7 +80,8 @@ __attribute__((destructor)) static void faulty_end(void) {
     }
 }
 
-bool faulty_is_model(int fd, char path[PATH_MAX], bool *direct) {
+/* Is it a model file? Its path comes back, and whether the descriptor is a direct one. */
+static bool is_model(int fd, char path[PATH_MAX], bool *direct) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     const ssize_t n = readlink(link, path, PATH_MAX - 1), tail = (ssize_t)strlen(faulty.file);
@@ -111,11 +109,12 @@ static bool take_fault(void) {
     return false;
 }
 
-bool faulty_choose(bool direct, const char *path) {
+/* Count a read of a model that is about to happen. True: spoil it; a file that is to be cut is cut now. */
+static bool choose(bool direct, const char *path) {
     const unsigned long read = atomic_fetch_add(&faulty_reads, 1) + 1;
     atomic_fetch_add(&faulty_direct, direct);
-    if (mode_is("none") || mode_is("refuse") || mode_is("ring") || (faulty.direct_only && !direct) ||
-        read <= faulty.after || atomic_fetch_add(&faulty_seen, 1) % faulty.every || !take_fault()) {
+    if (mode_is("none") || mode_is("refuse") || (faulty.direct_only && !direct) || read <= faulty.after ||
+        atomic_fetch_add(&faulty_seen, 1) % faulty.every || !take_fault()) {
         return false;
     }
     if (mode_is("truncate") && truncate(path, (off_t)faulty.size)) {
@@ -125,15 +124,8 @@ bool faulty_choose(bool direct, const char *path) {
     return true;
 }
 
-bool faulty_ring_broken(void) {
-    return mode_is("ring") && atomic_load(&faulty_reads) > faulty.after && take_fault();
-}
-
-bool faulty_ring_forbidden(void) {
-    return mode_is("forbidden");
-}
-
-int64_t faulty_spoil(void *buf, int64_t n, off_t offset, bool direct) {
+/* Spoil a read that happened: n bytes of buf, or -errno. Returns what it shall have returned. */
+static int64_t spoil(void *buf, int64_t n, off_t offset, bool direct) {
     unsigned char *bytes = buf;
     if (mode_is("eintr") || mode_is("eio") || mode_is("end")) {
         memset(bytes, 0xee, n > 0 ? (size_t)n : 0); /* nothing was read, and nothing right may be found there */
@@ -157,11 +149,11 @@ int64_t faulty_spoil(void *buf, int64_t n, off_t offset, bool direct) {
 static ssize_t faulty_pread(int fd, void *buf, size_t len, off_t offset) {
     char path[PATH_MAX];
     bool direct;
-    if (!faulty_is_model(fd, path, &direct) || !faulty_choose(direct, path)) {
+    if (!is_model(fd, path, &direct) || !choose(direct, path)) {
         return faulty.pread(fd, buf, len, offset);
     }
     const ssize_t n = faulty.pread(fd, buf, len, offset);
-    const int64_t spoilt = faulty_spoil(buf, n < 0 ? -(int64_t)errno : n, offset, direct);
+    const int64_t spoilt = spoil(buf, n < 0 ? -(int64_t)errno : n, offset, direct);
     if (spoilt < 0) {
         errno = (int)-spoilt;
         return -1;
@@ -187,7 +179,7 @@ static int faulty_open(const char *path, int flags, mode_t mode) {
     const int fd = faulty.open(path, flags, mode);
     char target[PATH_MAX];
     bool direct;
-    if (fd >= 0 && (flags & O_DIRECT) && mode_is("refuse") && faulty_is_model(fd, target, &direct)) {
+    if (fd >= 0 && (flags & O_DIRECT) && mode_is("refuse") && is_model(fd, target, &direct)) {
         close(fd);
         atomic_fetch_add(&faulty_faults, 1);
         errno = EINVAL;

@@ -9,7 +9,6 @@ endif()
 set(fuzz_sanitize -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all)
 # Everything that reads what others wrote. No llama.cpp, and of ggml only the sizes of its types.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS src/cache/*.c src/memory/*.c src/observe/*.c src/trace/*.c src/bench/*.c src/gguf/*.c src/window/*.c)
-list(REMOVE_ITEM fuzz_sources ${CMAKE_SOURCE_DIR}/src/cache/${no_uring}.c)
 foreach(part headers heard identity info prompt_file quality reference utf8)
     list(APPEND fuzz_sources src/run/${part}.c)
 endforeach()
@@ -17,7 +16,7 @@ foreach(part args bench_plan help http json options replay_plot replay_print tex
     list(APPEND fuzz_sources src/cli/${part}.c)
 endforeach()
 add_library(sluice_fuzzed STATIC ${fuzz_sources} tests/fuzz/fuzz.c)
-target_link_libraries(sluice_fuzzed PUBLIC sluice_options llama_ggml PkgConfig::URING PkgConfig::JANSSON
+target_link_libraries(sluice_fuzzed PUBLIC sluice_options llama_ggml PkgConfig::JANSSON
     PkgConfig::MICROHTTPD PkgConfig::XXHASH Threads::Threads m)
 target_include_directories(sluice_fuzzed PUBLIC tests/fuzz)
 target_compile_options(sluice_fuzzed PUBLIC -O1 -g -UNDEBUG -fno-omit-frame-pointer ${fuzz_sanitize}

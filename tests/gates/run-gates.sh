@@ -135,7 +135,7 @@ gate_layouts() {
 }
 
 gate_shapes() {
-    local n io
+    local n
     mkmoe one --top-k 1 || return 0
     three_caches "top-k 1" "" "$model"
     mkmoe all --experts 4 --top-k 4 || return 0
@@ -149,13 +149,9 @@ gate_shapes() {
     three_caches "prefill 300 by 64" "" --prefill 300 --ubatch 64 "$model"
     three_caches "two sequences" "" --seqs 2 "$model"
     three_caches "two sequences, prefill 300" "" --seqs 2 --prefill 300 --decode 2 "$model"
-    for io in pread uring; do
-        for n in 1 4 64; do
-            check "$n in flight, $io" "SLUICE_CACHE=off SLUICE_IO=$io SLUICE_IO_THREADS=$n" "streams cold io=$io" "$model"
-            check "$n in flight, $io" "$(third_cache "$model") SLUICE_IO=$io SLUICE_IO_THREADS=$n" \
-                "streams evicts hits io=$io" "$model"
-        done
-        check "buffered, $io" "SLUICE_CACHE=off SLUICE_IO=$io SLUICE_DIRECT_IO=0" "streams cold buffered io=$io" "$model"
+    for n in 1 4 64; do
+        check "$n in flight" "SLUICE_CACHE=off SLUICE_IO_THREADS=$n" "streams cold" "$model"
+        check "$n in flight" "$(third_cache "$model") SLUICE_IO_THREADS=$n" "streams evicts hits" "$model"
     done
     for n in 1 4; do
         three_caches "$n compute threads" "" --threads "$n" "$model"
@@ -176,7 +172,7 @@ gate_shapes() {
 # Each prompt ends in a shorter batch, whose last layer has one row; nothing is kept, the least is kept (fewer bundles than
 # threads could use, and no more than a token's pass through at once), all is.
 gate_waves() {
-    local name tensors n=0 width steps io
+    local name tensors n=0 width steps
     fixtures
     streaming_models
     while read -r name tensors; do
@@ -204,14 +200,12 @@ gate_waves() {
             --ubatch $width "$model"
         check "one expert, by $width" "$(whole_cache "$model")" "streams misses=3" --prefill 300 --decode 0 --ubatch $width "$model"
     done
-    # Reading ahead for the next layer of a batch, by both readers, and not.
+    # Reading ahead for the next layer of a batch, and not.
     mkmoe waves --ff 96 --type-down Q8_0 --misalign 32 || return 0
     for width in 31 64 512; do
         steps="--prefill 600 --decode 2 --ubatch $width"
-        for io in pread uring; do
-            # shellcheck disable=SC2086
-            check "by $width, read ahead" "$(third_cache "$model") SLUICE_IO=$io" "streams evicts hits foreseen" $steps "$model"
-        done
+        # shellcheck disable=SC2086
+        check "by $width, read ahead" "$(third_cache "$model")" "streams evicts hits foreseen" $steps "$model"
         # shellcheck disable=SC2086
         check "by $width, read ahead, reference" "$(third_cache "$model") SLUICE_KERNEL=reference" \
             "streams evicts hits foreseen" $steps "$model"
@@ -251,7 +245,7 @@ gate_slots() {
             --seqs $n --decode 48 "$model"
         three_caches "$n sequences, joining" "" --seqs $n --join 7 --unified --decode 24 "$model"
         three_caches "$n sequences, joining, a cache each" "" --seqs $n --join 7 --decode 24 "$model"
-        for name in SLUICE_KERNEL=reference SLUICE_CACHE_POLICY=lru SLUICE_IO=uring; do
+        for name in SLUICE_KERNEL=reference SLUICE_CACHE_POLICY=lru; do
             check "$n sequences, joining" "$(third_cache "$model") $name" "streams evicts hits" --seqs $n --join 7 --unified \
                 --decode 24 "$model"
         done
@@ -263,7 +257,7 @@ gate_slots() {
 }
 
 gate_concurrency() {
-    local a b io
+    local a b
     mkmoe a --ff 96 --type-down Q8_0 --misalign 32 && a=$model || return 0
     mkmoe b --arch hy_v3 --fused-gate-up --shards 2 --seed 2 && b=$model || return 0
     three_caches "two models in turn" tensors=15 "$a" "$b"
@@ -274,11 +268,9 @@ gate_concurrency() {
     three_caches "four contexts, two threads each, prefill 300" tensors=9 \
         --parallel 4 --threads 2 --prefill 300 --decode 4 "$a"
     three_caches "two models, two contexts each" tensors=15 --parallel 2 --threads 1 "$a" "$b"
-    for io in pread uring; do
-        check "four contexts, $io" "$(third_cache "$a") SLUICE_IO=$io" "streams evicts io=$io" --parallel 4 --threads 1 "$a"
-        check "four contexts, one read at a time, $io" "$(third_cache "$a") SLUICE_IO=$io SLUICE_IO_THREADS=1" \
-            "streams evicts io=$io" --parallel 4 --threads 1 "$a"
-    done
+    check "four contexts" "$(third_cache "$a")" "streams evicts" --parallel 4 --threads 1 "$a"
+    check "four contexts, one read at a time" "$(third_cache "$a") SLUICE_IO_THREADS=1" "streams evicts" --parallel 4 --threads 1 \
+        "$a"
 }
 
 # What sluice-residency says with the plug-in; $facts.
@@ -366,29 +358,28 @@ gate_dense() {
 # Every setting with every other. The budget is a third of the experts, or changed at random (--resize), when it is
 # not known what is evicted or hit. What must be read ahead depends on where the disk is idle: with one context it is.
 gate_matrix() {
-    local a b kernel io policy ahead where settings seen seed=0 expect
+    local a b kernel policy ahead where settings seen seed=0 expect
     mkmoe a --ff 96 --type-down Q8_0 --misalign 32 && a=$model || return 0
     mkmoe b --arch hy_v3 --fused-gate-up --shards 2 --seed 2 && b=$model || return 0
-    for kernel in fused reference; do for io in pread uring; do for policy in cycle lru; do for ahead in 1 0; do
+    for kernel in fused reference; do for policy in cycle lru; do for ahead in 1 0; do
         for where in anon mmap; do
-            settings="SLUICE_KERNEL=$kernel SLUICE_IO=$io SLUICE_CACHE_POLICY=$policy SLUICE_LOOKAHEAD=$ahead SLUICE_DENSE=$where"
-            seen="io=$io"
-            [ $where = mmap ] && seen="$seen mapped" || seen="$seen held"
+            settings="SLUICE_KERNEL=$kernel SLUICE_CACHE_POLICY=$policy SLUICE_LOOKAHEAD=$ahead SLUICE_DENSE=$where"
+            [ $where = mmap ] && seen=mapped || seen=held
             [ $ahead = 1 ] && expect="$seen foreseen" || expect="$seen unforeseen"
             check "one context" "$(third_cache "$a") $settings" "streams evicts hits $expect" --decode 24 "$a"
         done
-    done; done; done; done
+    done; done; done
     # From here on each run has its own sequence of budgets.
-    for kernel in fused reference; do for io in pread uring; do for policy in cycle lru; do for ahead in 1 0; do
-        settings="SLUICE_FORCE_CACHE=1 SLUICE_KERNEL=$kernel SLUICE_IO=$io SLUICE_CACHE_POLICY=$policy SLUICE_LOOKAHEAD=$ahead"
+    for kernel in fused reference; do for policy in cycle lru; do for ahead in 1 0; do
+        settings="SLUICE_FORCE_CACHE=1 SLUICE_KERNEL=$kernel SLUICE_CACHE_POLICY=$policy SLUICE_LOOKAHEAD=$ahead"
         [ $ahead = 1 ] && expect=streams || expect="streams unforeseen"
         seed=$((seed + 1))
-        check "budgets $seed" "$settings $(third_cache "$a")" "$expect resized io=$io held" --decode 24 --resize $seed "$a"
-        check "budgets $seed, four contexts" "$settings SLUICE_CACHE=off SLUICE_DENSE=mmap" "$expect resized io=$io mapped" \
+        check "budgets $seed" "$settings $(third_cache "$a")" "$expect resized held" --decode 24 --resize $seed "$a"
+        check "budgets $seed, four contexts" "$settings SLUICE_CACHE=off SLUICE_DENSE=mmap" "$expect resized mapped" \
             --resize $seed --parallel 4 --threads 1 "$a"
-        check "budgets $seed, two models, two contexts each" "$settings SLUICE_CACHE=off" "$expect resized io=$io held" \
+        check "budgets $seed, two models, two contexts each" "$settings SLUICE_CACHE=off" "$expect resized held" \
             --resize $seed --parallel 2 --threads 2 "$a" "$b"
-    done; done; done; done
+    done; done; done
     # Little is read ahead while everything changes; that something is, with what that may disturb, is seen here.
     check "budgets, long" "$(third_cache "$a")" "streams resized foreseen" --decode 200 --resize 99 "$a"
     check "budgets, many sequences and a long prompt" "SLUICE_CACHE=off" "streams resized" --prefill 300 --ubatch 64 --seqs 2 \
@@ -396,22 +387,16 @@ gate_matrix() {
 }
 
 gate_subset() {
-    local few="--prefill 7 --decode 3" a io
+    local few="--prefill 7 --decode 3" a
     mkmoe odd --layers 2 --ff 96 --type-gate-up MXFP4 --type-down Q8_0 --misalign 32 && a=$model || return 0
     # shellcheck disable=SC2086
     three_caches "odd slices" tensors=6 $few "$model"
-    for io in pread uring; do
-        # shellcheck disable=SC2086
-        check "three contexts, $io" "$(third_cache "$model") SLUICE_IO=$io" "streams evicts io=$io" $few --parallel 3 \
-            --threads 1 "$model"
-    done
+    # shellcheck disable=SC2086
+    check "three contexts" "$(third_cache "$model")" "streams evicts" $few --parallel 3 --threads 1 "$model"
     # The budget changed at random; the other switch of lookahead.
-    for io in pread uring; do
-        check "budgets, $io" "$(third_cache "$model") SLUICE_IO=$io" "streams resized io=$io" --prefill 7 --decode 24 \
-            --parallel 2 --threads 1 --resize 1 "$model"
-        check "budgets, $io, no lookahead" "SLUICE_FORCE_CACHE=1 SLUICE_CACHE=off SLUICE_IO=$io SLUICE_LOOKAHEAD=0 SLUICE_CACHE_POLICY=lru" \
-            "streams resized unforeseen io=$io" --prefill 7 --decode 24 --parallel 2 --threads 1 --resize 2 "$model"
-    done
+    check "budgets" "$(third_cache "$model")" "streams resized" --prefill 7 --decode 24 --parallel 2 --threads 1 --resize 1 "$model"
+    check "budgets, no lookahead" "SLUICE_FORCE_CACHE=1 SLUICE_CACHE=off SLUICE_LOOKAHEAD=0 SLUICE_CACHE_POLICY=lru" \
+        "streams resized unforeseen" --prefill 7 --decode 24 --parallel 2 --threads 1 --resize 2 "$model"
     # shellcheck disable=SC2086
     check "two sequences" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" "streams buffered" $few --seqs 2 "$model"
     check "dense mmap" "$(third_cache "$model") SLUICE_DENSE=mmap" "streams evicts mapped" $few "$model"
@@ -498,7 +483,7 @@ gate_aarch64() {
         rm -f "$model"
     done
     mkmoe odd --layers 2 --ff 96 --type-gate-up MXFP4 --type-down Q8_0 --misalign 32 || return 0
-    for n in SLUICE_KERNEL=reference SLUICE_DIRECT_IO=0 SLUICE_DENSE=mmap SLUICE_IO=uring; do
+    for n in SLUICE_KERNEL=reference SLUICE_DIRECT_IO=0 SLUICE_DENSE=mmap; do
         # shellcheck disable=SC2086
         check "odd slices" "$(third_cache "$model") $n" "streams evicts hits" $two "$model"
     done

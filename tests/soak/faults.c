@@ -1,6 +1,6 @@
 /*
- * faults.c - a disk that fails now and then, inside the process: pread and liburing's look at what ended
- * are defined here, so they win over the libraries'. A preloaded library, as tests/faults/ has it, would
+ * faults.c - a disk that fails now and then, inside the process: pread is defined here, so it wins over the
+ * C library's. A preloaded library, as tests/faults/ has it, would
  * have to come after the sanitizers'.
  *
  * Which read fails is a function of the seed and of how many reads there were before it. A read that
@@ -8,7 +8,6 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <liburing.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,49 +107,4 @@ ssize_t faulty_pread(int fd, void *buf, size_t len, off_t offset) {
         return -1;
     }
     return (ssize_t)got;
-}
-
-/* The entries of a ring by what is read where: filled when it is entered. A ring has one thread, which alone comes
- * here. */
-enum { OPS = 256 };
-static _Thread_local struct {
-    uint64_t user_data; /* 0: free */
-    void *buf;          /* where it reads to */
-} ops[OPS];
-static _Thread_local unsigned scanned; /* entries of the ring that were looked at */
-
-int io_uring_submit_and_wait(struct io_uring *ring, unsigned wait) {
-    int (*fn)(struct io_uring *, unsigned);
-    void *p = real("io_uring_submit_and_wait");
-    memcpy(&fn, &p, sizeof fn);
-    for (; scanned != ring->sq.sqe_tail; scanned++) {
-        const struct io_uring_sqe *sqe = &ring->sq.sqes[scanned & ring->sq.ring_mask];
-        int i = 0;
-        while (i < OPS && ops[i].user_data && ops[i].user_data != sqe->user_data) {
-            i++;
-        }
-        if (i == OPS) {
-            abort(); /* more reads in the ring than there can be */
-        }
-        ops[i].user_data = sqe->user_data;
-        ops[i].buf = (void *)(uintptr_t)sqe->addr;
-    }
-    return fn(ring, wait);
-}
-
-unsigned io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned count) {
-    unsigned (*fn)(struct io_uring *, struct io_uring_cqe **, unsigned);
-    void *p = real("io_uring_peek_batch_cqe");
-    memcpy(&fn, &p, sizeof fn);
-    const unsigned n = fn(ring, cqes, count);
-    for (unsigned k = 0; k < n; k++) {
-        for (int i = 0; i < OPS && cqes[k]->user_data; i++) {
-            if (ops[i].user_data == cqes[k]->user_data) {
-                cqes[k]->res = (int)note(spoil(ops[i].buf, cqes[k]->res));
-                ops[i].user_data = 0;
-                break;
-            }
-        }
-    }
-    return n;
 }

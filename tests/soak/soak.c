@@ -524,7 +524,6 @@ static void report(void) {
     must(soak_faults_short() > 0, "no read was short");
     must(st.evictions > 0 && st.prompt.hits + st.generation.hits > 0, "no evictions or no hits");
     must(st.foreseen.begun > 0 && st.foreseen.used > 0, "nothing was read ahead");
-    must(st.io == soak.set.io, "others read than were to");
     must(!soak.full || soak.full_told, "a full disk took every route trace");
 }
 
@@ -576,10 +575,6 @@ int main(int argc, char **argv) {
     llama_log_set(no_log, NULL);
     struct sluice_error err;
     if (sluice_register(&soak.set, &err)) {
-        if (strstr(err.message, "refuses io_uring")) {
-            printf("note: the kernel forbids io_uring here; nothing was soaked\n");
-            return 0;
-        }
         broken("%s", err.message);
         return 1;
     }

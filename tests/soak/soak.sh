@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# soak.sh [TOKENS [SEED]] - soak.c on a small model, with threads that read and with an io_uring, TOKENS each.
+# soak.sh [TOKENS [SEED]] - soak.c on a small model, with each of the policies, TOKENS each.
 #
 # Environment: BIN (our programs), WORK (to write in). The seed is printed; the same one draws the same
 # budgets, cancellations and faults, though not at the same moments.
@@ -26,6 +26,6 @@ soak() { # LABEL OPTIONS...
         status=1
     fi
 }
-soak "threads, cycle" --set io=pread --set cache_policy=cycle
-soak "io_uring, lru" --set io=uring --set cache_policy=lru
+soak "cycle" --set cache_policy=cycle
+soak "lru" --set cache_policy=lru
 exit $status

@@ -1,13 +1,12 @@
 /*
  * engine_fixture.c - an engine over a file with known content, for the tests of the engine.
  *
- * pread and liburing's call to enter a ring are defined here, so they win over the libraries': that is
- * how reads can be held up (fixture_gate_close) without a clock or a slow disk.
+ * pread is defined here, so it wins over the C library's: that is how reads can be held up
+ * (fixture_gate_close) without a clock or a slow disk.
  */
 #include "engine_fixture.h"
 
 #include <dlfcn.h>
-#include <liburing.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +15,6 @@
 #include <unistd.h>
 
 #include "cache/event.h"
-
-enum sluice_io fixture_io;
 
 /* ---- the gate -------------------------------------------------------------------------------- */
 
@@ -74,18 +71,6 @@ ssize_t gated_pread(int fd, void *buf, size_t len, off_t offset) {
     return fn(fd, buf, len, offset);
 }
 
-int io_uring_submit_and_wait(struct io_uring *ring, unsigned wait) {
-    int (*fn)(struct io_uring *, unsigned);
-    void *p = real("io_uring_submit_and_wait");
-    memcpy(&fn, &p, sizeof fn);
-    /* With nothing but the wake-up in the ring there is nothing to hold up. */
-    if (io_uring_sq_ready(ring) > 1 ||
-        (io_uring_sq_ready(ring) == 1 && ring->sq.sqes[(ring->sq.sqe_tail - 1) & ring->sq.ring_mask].user_data)) {
-        gate_pass();
-    }
-    return fn(ring, wait);
-}
-
 /* ---- little memory --------------------------------------------------------------------------- */
 
 static struct rlimit memory_before;
@@ -136,7 +121,6 @@ void fixture_begin_lanes(struct fixture *f, uint64_t budget, int lanes) {
     sluice_settings_default(&f->settings);
     f->settings.policy = SLUICE_POLICY_LRU; /* the counts are compared with a naive LRU */
     f->settings.io_threads = lanes;
-    f->settings.io = fixture_io;
     f->budget = budget;
     f->fd = unit_file(f->path, SIZE);
     f->e = engine_create(&f->settings, on_budget, f, &f->err);
@@ -318,14 +302,4 @@ void *fixture_worker(void *worker) {
         }
     }
     return NULL;
-}
-
-int fixture_run(const struct CMUnitTest *tests, size_t n) {
-    fixture_io = SLUICE_IO_PREAD;
-    int failed = _cmocka_run_group_tests("pread", tests, n, NULL, NULL);
-    if (unit_uring_allowed()) {
-        fixture_io = SLUICE_IO_URING;
-        failed += _cmocka_run_group_tests("uring", tests, n, NULL, NULL);
-    }
-    return failed;
 }

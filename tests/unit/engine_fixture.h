@@ -30,9 +30,6 @@ struct fixture {
     struct sluice_error err;         /* scratch */
 };
 
-/* Who reads; the programs run all their tests once with each. */
-extern enum sluice_io fixture_io;
-
 /* An engine with LRU and `lanes` reads in flight (fixture_begin: 3); the tensors are known, nothing is cut. */
 void fixture_begin(struct fixture *f, uint64_t budget);
 void fixture_begin_lanes(struct fixture *f, uint64_t budget, int lanes);
@@ -90,8 +87,5 @@ struct fixture_worker {
     bool ok;           /* out: all was right */
 };
 void *fixture_worker(void *worker);
-
-/* Run the tests with each kind of lanes that the kernel allows. Returns the failures. */
-int fixture_run(const struct CMUnitTest *tests, size_t n);
 
 #endif

@@ -1,11 +1,9 @@
-/* io_fixture.c - lanes over a file with known content, and a callback that can be held up. */
+/* io_fixture.c - I/O threads over a file with known content, and a callback that can be held up. */
 #include "io_fixture.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum sluice_io io_kinds[2] = {SLUICE_IO_PREAD, SLUICE_IO_URING};
 
 void io_done(void *ud, const struct io_request *r, int64_t got, int error) {
     struct fixture *f = ud;
@@ -33,9 +31,8 @@ void wait_for(struct fixture *f, uint32_t n) {
     }
 }
 
-void begin(struct fixture *f, void **state) {
+void begin(struct fixture *f) {
     memset(f, 0, sizeof *f);
-    f->io = *(const enum sluice_io *)*state;
     f->fd = unit_file(f->path, SIZE);
     assert_int_equal(stream_file_open(&f->file, f->path, true, &f->err), SLUICE_OK);
 }
@@ -47,30 +44,19 @@ void end(struct fixture *f) {
 }
 
 struct io *create(struct fixture *f, uint32_t n) {
-    struct io *l = io_create(f->io, n, io_done, f, &f->err);
+    struct io *l = io_create(n, io_done, f, &f->err);
     if (!l) {
         fail_msg("%s", f->err.message);
     }
-    assert_int_equal(io_kind(l), f->io);
     return l;
 }
 
 struct io_request request(const struct fixture *f, void *dst, uint64_t offset, uint32_t tag) {
-    return (struct io_request){
-        .file = &f->file, .dst = dst, .offset = offset, .len = BLOCK, .need = BLOCK, .fresh = tag % 3 == 1, .tag = tag};
+    return (struct io_request){.file = &f->file, .dst = dst, .offset = offset, .len = BLOCK, .need = BLOCK, .tag = tag};
 }
 
 char *blocks(size_t n) {
     void *p = NULL;
     assert_int_equal(posix_memalign(&p, BLOCK, n * BLOCK), 0);
     return p;
-}
-
-int io_run(struct CMUnitTest *tests, size_t n) {
-    if (!unit_uring_allowed()) {
-        for (size_t i = 1; i < n; i += 2) {
-            tests[i].test_func = unit_skipped;
-        }
-    }
-    return _cmocka_run_group_tests("lanes", tests, n, NULL, NULL);
 }

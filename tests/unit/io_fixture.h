@@ -1,6 +1,6 @@
-/* io_fixture.h - lanes over a file with known content, and a callback that can be held up. */
-#ifndef SLUICE_TESTS_LANES_FIXTURE_H
-#define SLUICE_TESTS_LANES_FIXTURE_H
+/* io_fixture.h - I/O threads over a file with known content, and a callback that can be held up. */
+#ifndef SLUICE_TESTS_IO_FIXTURE_H
+#define SLUICE_TESTS_IO_FIXTURE_H
 
 #include "unit.h"
 
@@ -10,7 +10,6 @@
 enum { SIZE = 1 << 20, MANY = 5000, BLOCK = 4096 };
 
 struct fixture {
-    enum sluice_io io;        /* the kind under test */
     struct stream_file file;  /* what is read */
     int fd;                   /* of it, to write to it */
     char path[64];            /* its name */
@@ -29,17 +28,16 @@ struct fixture {
     uint32_t n_recalled;      /* in all */
 };
 
-/* The callback of the lanes; ud is the fixture. */
+/* The callback of the threads; ud is the fixture. */
 void io_done(void *ud, const struct io_request *r, int64_t got, int error);
 
 /* Wait until n requests ended. */
 void wait_for(struct fixture *f, uint32_t n);
 
-/* state points to the kind. */
-void begin(struct fixture *f, void **state);
+void begin(struct fixture *f);
 void end(struct fixture *f);
 
-/* Lanes of the kind under test. */
+/* n threads. */
 struct io *create(struct fixture *f, uint32_t n);
 
 /* To read one block. */
@@ -47,13 +45,5 @@ struct io_request request(const struct fixture *f, void *dst, uint64_t offset, u
 
 /* Memory for n blocks. */
 char *blocks(size_t n);
-
-/* Run tests once for each kind; `tests` holds them for pread and, at the odd places, for uring. */
-#define BOTH(test)                                                                                                     \
-    {#test " pread", test, NULL, NULL, &io_kinds[0]}, {                                                                \
-#test " uring", test, NULL, NULL, &io_kinds[1]                                                                 \
-    }
-extern enum sluice_io io_kinds[2];
-int io_run(struct CMUnitTest *tests, size_t n);
 
 #endif

@@ -91,7 +91,7 @@ static void test_counts(void **state) {
         assert_int_equal(s.tensors, LAYERS * PARTS);
         assert_int_equal(s.layers, LAYERS);
         assert_int_equal(s.lanes, 3);
-        assert_int_equal(s.io, fixture_io);
+        assert_int_equal(s.io, SLUICE_IO_PREAD);
         bytes = (uint64_t)LAYERS * PARTS * EXPERTS * SLICE;
         assert_int_equal(s.bank_bytes, bytes);
         assert_int_equal(s.token_bytes, LAYERS * TOP_K * PARTS * SLICE);
@@ -604,5 +604,5 @@ int main(void) {
         cmocka_unit_test(test_threads_and_loads),
         cmocka_unit_test(test_load_while_another_is_freed),
     };
-    return fixture_run(tests, sizeof tests / sizeof *tests);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

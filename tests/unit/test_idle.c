@@ -1,5 +1,5 @@
 /*
- * test_idle.c - the idle queue of both kinds of lanes: what goes first, how much is begun, what is taken
+ * test_idle.c - the idle queue: what goes first, how much is begun, what is taken
  * back. The callback is held up, so what is begun is known and no test depends on how fast the disk is.
  */
 #include <stdlib.h>
@@ -56,8 +56,9 @@ static void check_recalled(const struct fixture *f, uint32_t n, const char *reca
 
 /* What somebody waits for goes first, whenever it comes. */
 static void test_demand_first(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     char *buf = blocks(64);
     struct io *l = create(&f, 1);
     atomic_store(&f.hold, 1);
@@ -81,17 +82,17 @@ static void test_demand_first(void **state) {
 
 /* Half of the lanes at most; of one lane, that one. The rest can be had back, and demand finds room. */
 static void test_idle_half(void **state) {
+    (void)state;
     for (uint32_t n = 1; n <= 5; n++) {
         struct fixture f;
-        begin(&f, state);
+        begin(&f);
         char *buf = blocks(64);
         struct io *l = create(&f, n);
         const uint32_t most = n > 1 ? n / 2 : 1;
         atomic_store(&f.hold, 20);
         assert_int_equal(submit_tags(&f, l, buf, 0, 20, NULL, true), SLUICE_OK);
-        /* Of a ring one thread calls back: it is here with the first one, the others are in the ring. */
-        wait_here(&f, f.io == SLUICE_IO_URING ? 1 : most);
-        if (f.io == SLUICE_IO_PREAD && n > 1) {
+        wait_here(&f, most);
+        if (n > 1) {
             assert_int_equal(submit_tags(&f, l, buf, 20, 4, NULL, false), SLUICE_OK);
             wait_for(&f, 4); /* the idle ones are held all the while */
             assert_int_equal(f.n_here, most + 4);
@@ -100,7 +101,7 @@ static void test_idle_half(void **state) {
         assert_int_equal(f.n_recalled, 20 - most);
         io_recall(l, on_recalled, &f); /* there is nothing more */
         assert_int_equal(f.n_recalled, 20 - most);
-        const uint32_t all = f.io == SLUICE_IO_PREAD && n > 1 ? 24 : 20;
+        const uint32_t all = n > 1 ? 24 : 20;
         let_go(&f);
         wait_for(&f, all - f.n_recalled);
         char recalled[24];
@@ -116,8 +117,9 @@ static void test_idle_half(void **state) {
 
 /* Later pieces of what is begun are not taken back but join the demand, behind what is there. */
 static void test_recall_pieces(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     char *buf = blocks(64);
     struct io *l = create(&f, 1);
     atomic_store(&f.hold, 1);
@@ -150,18 +152,17 @@ static void test_recall_pieces(void **state) {
 
 /* Lanes that slept, because half is the most for idle reads, take the pieces that became demand. */
 static void test_recall_wakes_all(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     char *buf = blocks(64);
     struct io *l = create(&f, 4);
     atomic_store(&f.hold, 4);
     assert_int_equal(submit_tags(&f, l, buf, 0, 4, ".fff", true), SLUICE_OK);
-    wait_here(&f, f.io == SLUICE_IO_URING ? 1 : 2);
+    wait_here(&f, 2);
     io_recall(l, on_recalled, &f);
     assert_int_equal(f.n_recalled, 0);
-    if (f.io == SLUICE_IO_PREAD) {
-        wait_here(&f, 4); /* all four lanes are at it */
-    }
+    wait_here(&f, 4); /* all four threads are at it */
     let_go(&f);
     wait_for(&f, 4);
     check_recalled(&f, 4, "....");
@@ -172,9 +173,10 @@ static void test_recall_wakes_all(void **state) {
 
 /* At random, also across growths of the queues: each request is read once or taken back once. */
 static void test_idle_random(void **state) {
+    (void)state;
     for (uint32_t lanes = 1; lanes <= 8; lanes *= 2) {
         struct fixture f;
-        begin(&f, state);
+        begin(&f);
         char *buf = blocks(MANY);
         struct io *l = create(&f, lanes);
         uint64_t seed = lanes;
@@ -207,9 +209,10 @@ static void test_idle_random(void **state) {
 
 /* An end right after a recall, and one after idle reads alone. */
 static void test_idle_destroy(void **state) {
+    (void)state;
     for (uint32_t i = 0; i < 60; i++) {
         struct fixture f;
-        begin(&f, state);
+        begin(&f);
         char *buf = blocks(64);
         struct io *l = create(&f, 1 + i % 5);
         assert_int_equal(submit_tags(&f, l, buf, 0, 30, NULL, true), SLUICE_OK);
@@ -225,9 +228,10 @@ static void test_idle_destroy(void **state) {
 }
 
 int main(void) {
-    struct CMUnitTest tests[] = {
-        BOTH(test_demand_first),     BOTH(test_idle_half),   BOTH(test_recall_pieces),
-        BOTH(test_recall_wakes_all), BOTH(test_idle_random), BOTH(test_idle_destroy),
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_demand_first),  cmocka_unit_test(test_idle_half),
+        cmocka_unit_test(test_recall_pieces), cmocka_unit_test(test_recall_wakes_all),
+        cmocka_unit_test(test_idle_random),   cmocka_unit_test(test_idle_destroy),
     };
-    return io_run(tests, sizeof tests / sizeof *tests);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

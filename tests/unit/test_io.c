@@ -1,6 +1,5 @@
 /*
- * test_io.c - both kinds of lanes: order, many requests, growth of the queue, short reads, failures,
- * the end. Faults of the ring itself are in test_uring.c.
+ * test_io.c - the I/O threads: order, many requests, growth of the queue, short reads, failures, the end.
  */
 #include "io_fixture.h"
 
@@ -15,8 +14,9 @@
 
 /* One at a time, requests end in the order in which they were queued, also across growths of the queue. */
 static void test_order(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     char *buf = blocks(1);
     struct io *l = create(&f, 1);
     atomic_store(&f.hold, MANY);
@@ -46,9 +46,10 @@ static void test_order(void **state) {
 }
 
 static void test_many_lanes(void **state) {
+    (void)state;
     for (uint32_t lanes = 2; lanes <= 64; lanes *= 4) {
         struct fixture f;
-        begin(&f, state);
+        begin(&f);
         char *buf = blocks(MANY);
         struct io *l = create(&f, lanes);
         struct io_request *r = calloc(MANY, sizeof *r);
@@ -76,8 +77,9 @@ static void test_many_lanes(void **state) {
 }
 
 static void test_failures(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     char *buf = blocks(2);
     struct io *l = create(&f, 2);
     struct io_request r = request(&f, buf, SIZE, 0); /* behind the end */
@@ -93,7 +95,7 @@ static void test_failures(void **state) {
     wait_for(&f, 2);
     assert_int_equal(f.n_error, 2);
     assert_int_equal(f.error, EBADF);
-    r = request(&f, buf, 0, 2); /* a failure is no end: the lane goes on */
+    r = request(&f, buf, 0, 2); /* a failure is no end: the thread goes on */
     assert_int_equal(io_submit(l, &r, 1), SLUICE_OK);
     wait_for(&f, 3);
     assert_int_equal(f.n_error, 2);
@@ -105,8 +107,9 @@ static void test_failures(void **state) {
 
 /* What a file's direct descriptor does not give comes from the other, wherever it stops. */
 static void test_short_reads(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     enum { LEN = 16 * BLOCK };
     char *buf = blocks(LEN / BLOCK);
     struct io *l = create(&f, 3);
@@ -135,8 +138,9 @@ static void test_short_reads(void **state) {
 
 /* The kernel refuses a direct read (an address that is not aligned): the bytes come all the same. */
 static void test_refused_direct(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     char *buf = blocks(2);
     struct io *l = create(&f, 2);
     struct io_request r = request(&f, buf + 1, BLOCK, 0);
@@ -151,8 +155,9 @@ static void test_refused_direct(void **state) {
 
 /* Through the page cache, with the end of the file inside the last window. */
 static void test_buffered(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     enum { ODD = SIZE - 1000, WINDOWS = SIZE / BLOCK };
     assert_int_equal(ftruncate(f.fd, ODD), 0);
     for (int direct = 0; direct < 2; direct++) {
@@ -187,8 +192,9 @@ static void test_buffered(void **state) {
 
 /* Errors keep their number: memory that is not there, a descriptor that is no file. */
 static void test_error_numbers(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     struct io *l = create(&f, 2);
     void *nothing = mmap(NULL, BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(nothing != MAP_FAILED);
@@ -224,10 +230,11 @@ static void on_signal(int sig) {
     signals = signals + 1;
 }
 
-/* A signal to the process must never run its handler on a lane. */
+/* A signal to the process must never run its handler on an I/O thread. */
 static void test_signals_pass_by(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     signals = 0;
     struct sigaction act = {.sa_handler = on_signal}, before;
     assert_int_equal(sigaction(SIGUSR1, &act, &before), 0);
@@ -246,8 +253,9 @@ static void test_signals_pass_by(void **state) {
 }
 
 static void test_destroy(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     for (uint32_t i = 0; i < 50; i++) {
         struct io *l = create(&f, 1 + i % 8);
         io_destroy(l); /* threads that never got a request, some not even started */
@@ -279,8 +287,9 @@ static void *submitter_main(void *arg) {
 }
 
 static void test_submit_from_threads(void **state) {
+    (void)state;
     struct fixture f;
-    begin(&f, state);
+    begin(&f);
     struct io *l = create(&f, 3);
     struct submitter s[SUBMITTERS];
     pthread_t t[SUBMITTERS];
@@ -303,30 +312,18 @@ static void test_submit_from_threads(void **state) {
     end(&f);
 }
 
-static void test_choose(void **state) {
-    const enum sluice_io io = *(const enum sluice_io *)*state;
-    enum sluice_io got = SLUICE_IO_AUTO;
-    struct sluice_error err;
-    assert_int_equal(io_choose(io, &got, &err), SLUICE_OK);
-    assert_int_equal(got, io);
-    /* Auto is what measured faster. */
-    assert_int_equal(io_choose(SLUICE_IO_AUTO, &got, &err), SLUICE_OK);
-    assert_int_equal(got, SLUICE_IO_PREAD);
-    struct fixture f;
-    begin(&f, state);
-    struct io *l = io_create(SLUICE_IO_AUTO, 1, io_done, &f, &f.err);
-    assert_non_null(l);
-    assert_int_equal(io_kind(l), got);
-    io_destroy(l);
-    end(&f);
-}
-
 int main(void) {
-    struct CMUnitTest tests[] = {
-        BOTH(test_order),         BOTH(test_many_lanes),      BOTH(test_failures),
-        BOTH(test_short_reads),   BOTH(test_refused_direct),  BOTH(test_buffered),
-        BOTH(test_error_numbers), BOTH(test_signals_pass_by), BOTH(test_submit_from_threads),
-        BOTH(test_destroy),       BOTH(test_choose),
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_many_lanes),
+        cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_short_reads),
+        cmocka_unit_test(test_refused_direct),
+        cmocka_unit_test(test_buffered),
+        cmocka_unit_test(test_error_numbers),
+        cmocka_unit_test(test_signals_pass_by),
+        cmocka_unit_test(test_submit_from_threads),
+        cmocka_unit_test(test_destroy),
     };
-    return io_run(tests, sizeof tests / sizeof *tests);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -471,5 +471,5 @@ int main(void) {
         cmocka_unit_test(test_no_pause),     cmocka_unit_test(test_no_use),       cmocka_unit_test(test_failed_read),
         cmocka_unit_test(test_bank_changes), cmocka_unit_test(test_wide),         cmocka_unit_test(test_wide_pause),
     };
-    return fixture_run(tests, sizeof tests / sizeof *tests);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

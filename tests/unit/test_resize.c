@@ -335,5 +335,5 @@ int main(void) {
         cmocka_unit_test(test_waits_for_reads),
         cmocka_unit_test(test_crowd),
     };
-    return fixture_run(tests, sizeof tests / sizeof *tests);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -202,6 +202,12 @@ static void test_check(void **state) {
     s.io_threads = 4;
     s.cache = SLUICE_CACHE_FIXED;
     assert_int_equal(settings_check(&s, &err), SLUICE_ERR_ARG);
+    sluice_settings_default(&s);
+    s.io = 1; /* what SLUICE_IO_URING was to programs that were compiled with it */
+    assert_int_equal(settings_check(&s, &err), SLUICE_ERR_ARG);
+    assert_non_null(strstr(err.message, "uring, 1, was removed"));
+    s.io = SLUICE_IO_AUTO;
+    assert_int_equal(settings_check(&s, &err), SLUICE_OK);
 }
 
 static void set(struct sluice_settings *s, const char *name, const char *value) {
@@ -246,8 +252,6 @@ static void test_set(void **state) {
     assert_true(s.force_cache);
     set(&s, "force_cache", "0");
     assert_false(s.force_cache);
-    set(&s, "io", "uring");
-    assert_int_equal(s.io, SLUICE_IO_URING);
     set(&s, "io", "pread");
     assert_int_equal(s.io, SLUICE_IO_PREAD);
     set(&s, "io", "auto");
@@ -344,6 +348,7 @@ static const char *const bad[][2] = {
     {"force_cache", "yes"},
     {"force_cache", "01"},
     {"io", ""},
+    {"io", "uring"},
     {"io", "Uring"},
     {"io", "io_uring"},
     {"io", "pread "},
@@ -390,7 +395,7 @@ static struct sluice_settings filled(void) {
     s.memory_bytes = 789;
     s.dense = SLUICE_DENSE_LOCK;
     s.force_cache = true;
-    s.io = SLUICE_IO_URING;
+    s.io = SLUICE_IO_PREAD;
     s.io_threads = 7;
     s.publish = true;
     s.quiet = true;

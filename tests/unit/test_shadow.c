@@ -213,5 +213,5 @@ int main(void) {
         cmocka_unit_test(test_leave),      cmocka_unit_test(test_too_many),       cmocka_unit_test(test_no_cache),
         cmocka_unit_test(test_on_its_way), cmocka_unit_test(test_same_as_engine), cmocka_unit_test(test_passes),
     };
-    return fixture_run(tests, sizeof tests / sizeof *tests);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

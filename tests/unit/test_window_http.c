@@ -64,7 +64,7 @@ static void test_stats(void **state) {
     assert_true(number(o, "memory.plan.total_bytes") == 5 << 20);
     assert_true(number(o, "memory.limit_bytes") == 1 << 30);
     assert_string_equal(json_string_value(member(o, "memory.limit_by")), "machine");
-    assert_string_equal(json_string_value(member(o, "disk.io")), "uring");
+    assert_string_equal(json_string_value(member(o, "disk.io")), "pread");
     assert_true(json_is_null(member(o, "disk.probed_bytes_per_second")));
     assert_true(json_is_null(member(o, "cold")));
     assert_true(json_is_null(member(o, "chat")));
@@ -410,7 +410,7 @@ static void test_settings(void **state) {
         {400, as_form, "", NULL},
         {400, as_form, "cache=+1", "cache"},
         {409, as_json, "{\"n_expert_used\":4}", "n_expert_used"},
-        {409, as_json, "{\"io\":\"uring\"}", "io"},
+        {409, as_json, "{\"io\":\"pread\"}", "io"},
         {409, as_form, "cold_model=/etc/passwd", "cold_model"},
         {409, as_json, "{\"cache\":\"off\",\"drop_cold_experts\":0.5}", "drop_cold_experts"},
     };

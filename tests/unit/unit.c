@@ -60,21 +60,6 @@ uint32_t unit_random(uint64_t *seed) {
     return (uint32_t)(unit_mix((*seed)++) >> 32);
 }
 
-/* Asked from the kernel and not from io_choose, which is under test: only what the kernel forbids is skipped. */
-bool unit_uring_allowed(void) {
-    /* With wrong arguments it says EFAULT; where it is forbidden or not built in, EPERM, EACCES or ENOSYS. */
-    const long rc = syscall(SYS_io_uring_setup, 1, NULL);
-    if (rc < 0 && (errno == EPERM || errno == EACCES || errno == ENOSYS)) {
-        static bool said;
-        if (!said) {
-            printf("note: the kernel forbids io_uring here; its tests are skipped\n");
-            said = true;
-        }
-        return false;
-    }
-    return true;
-}
-
 bool unit_limit_holds(void) {
     struct rlimit before, limit, now;
     assert_int_equal(getrlimit(RLIMIT_DATA, &before), 0);
@@ -93,11 +78,6 @@ bool unit_limit_holds(void) {
         return false;
     }
     return true;
-}
-
-void unit_skipped(void **state) {
-    (void)state;
-    skip();
 }
 
 char unit_root[64];

@@ -7,18 +7,17 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
 file(GLOB unit_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cache/*.c ${CMAKE_SOURCE_DIR}/src/memory/*.c
     ${CMAKE_SOURCE_DIR}/src/observe/*.c ${CMAKE_SOURCE_DIR}/src/trace/*.c ${CMAKE_SOURCE_DIR}/src/bench/*.c ${CMAKE_SOURCE_DIR}/src/window/*.c)
-list(REMOVE_ITEM unit_sources ${CMAKE_SOURCE_DIR}/src/cache/io_no_uring.c)
 # Of src/run the parts that know no llama.cpp.
 list(APPEND unit_sources ${CMAKE_SOURCE_DIR}/src/run/quality.c ${CMAKE_SOURCE_DIR}/src/run/reference.c)
 add_library(sluice_checked STATIC ${unit_sources} ${CMAKE_CURRENT_LIST_DIR}/unit.c)
-target_link_libraries(sluice_checked PUBLIC sluice_options PkgConfig::CMOCKA PkgConfig::URING PkgConfig::JANSSON PkgConfig::MICROHTTPD
+target_link_libraries(sluice_checked PUBLIC sluice_options PkgConfig::CMOCKA PkgConfig::JANSSON PkgConfig::MICROHTTPD
     Threads::Threads m)
 target_compile_options(sluice_checked PUBLIC -UNDEBUG)
 target_include_directories(sluice_checked PUBLIC ${CMAKE_CURRENT_LIST_DIR})
 
 # Temporary files lie in the build tree: direct I/O needs a file system on a disk, which /tmp need not be.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
-foreach(unit event file direct expert_index policy slots io idle uring engine resize prefetch guess shadow limits ledger predict settings timing csv stat trace replay bench_stats bench_csv machine quality
+foreach(unit event file direct expert_index policy slots io idle engine resize prefetch guess shadow limits ledger predict settings timing csv stat trace replay bench_stats bench_csv machine quality
     address window window_http window_events)
     add_executable(unit-${unit} ${CMAKE_CURRENT_LIST_DIR}/test_${unit}.c)
     target_link_libraries(unit-${unit} PRIVATE sluice_checked)
@@ -26,21 +25,14 @@ foreach(unit event file direct expert_index policy slots io idle uring engine re
     # The timeout only ends a hang; no test looks at a clock.
     set_tests_properties(unit-${unit} PROPERTIES LABELS unit TIMEOUT 600)
 endforeach()
-# What builds without liburing have in its place; it wins over the library's.
-add_executable(unit-no-uring ${CMAKE_CURRENT_LIST_DIR}/test_no_uring.c ${CMAKE_SOURCE_DIR}/src/cache/io_no_uring.c)
-target_link_libraries(unit-no-uring PRIVATE sluice_checked)
-add_test(NAME unit-no-uring COMMAND unit-no-uring WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
-set_tests_properties(unit-no-uring PROPERTIES LABELS unit TIMEOUT 600)
 foreach(unit io idle)
     target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/io_fixture.c)
 endforeach()
 foreach(unit window_http window_events)
     target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/window_fixture.c)
 endforeach()
-# These stand in for functions of liburing or the C library, and call the library's.
-foreach(unit uring direct)
-    target_link_libraries(unit-${unit} PRIVATE ${CMAKE_DL_LIBS})
-endforeach()
+# It stands in for functions of the C library, and calls the library's.
+target_link_libraries(unit-direct PRIVATE ${CMAKE_DL_LIBS})
 # Pages of other sizes; also of what src/ggml maps, which needs no ggml. Sanitizers have their own idea of pages.
 if(NOT SLUICE_SANITIZE)
     add_executable(unit-page ${CMAKE_CURRENT_LIST_DIR}/test_page.c ${CMAKE_CURRENT_LIST_DIR}/../gates/pagesize.c

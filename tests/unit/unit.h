@@ -25,9 +25,6 @@ bool unit_same(const void *p, uint64_t offset, uint64_t n);
 /* The next number of a sequence; the same on every machine. *seed may start at anything. */
 uint32_t unit_random(uint64_t *seed);
 
-/* Does the kernel let this process have an io_uring? When not, says so, once. */
-bool unit_uring_allowed(void);
-
 /* Does a limit on a process's memory (RLIMIT_DATA) hold? Not under qemu's emulation of programs. When not, says so,
  * once. */
 bool unit_limit_holds(void);
@@ -43,8 +40,5 @@ void unit_root_put(const char *path, const char *text);
 
 /* Run `check` in a locale whose decimal sign is a comma and whose I is not i; the test is skipped without one. */
 void unit_in_turkish(void (*check)(void));
-
-/* A test that says it is skipped. */
-void unit_skipped(void **state);
 
 #endif

@@ -36,7 +36,7 @@ static void fake_numbers(void *ud, struct window_numbers *out, bool all) {
     out->stats.generation.drop.dropped_weight = 0.25;
     out->stats.prompt.stall_s = 7;
     out->stats.cache_bytes = 1 << 20;
-    out->stats.io = SLUICE_IO_URING;
+    out->stats.io = SLUICE_IO_PREAD;
     out->phase[SLUICE_PHASE_GENERATION] = (struct window_phase){.steps = f->tokens,
                                                                 .tokens = f->tokens,
                                                                 .wall_s = 0.1 * (double)f->tokens,
