@@ -207,7 +207,7 @@ struct sluice_cold_stats {
 };
 
 /*
- * One set of counters per phase: prompt (more than one token in a batch) and generation. In every snapshot, hits and
+ * One set of counters per phase: prompt and generation (see sluice_route_trace_mark). In every snapshot, hits and
  * misses add up to routed. Bytes are counted by the slice: a bundle of which one slice was there and another was not is
  * a miss with bytes in both sums. A block whose experts cannot all be held at once is computed in passes: its hits are
  * those of the first pass, its bytes those of all.
@@ -238,8 +238,8 @@ struct sluice_foresee_stats {
 };
 
 struct sluice_stats {
-    struct sluice_phase_stats prompt;     /* batches of more than one token */
-    struct sluice_phase_stats generation; /* batches of one token */
+    struct sluice_phase_stats prompt;     /* batches of prompts */
+    struct sluice_phase_stats generation; /* batches of the next tokens of one sequence or several */
     uint64_t cache_bytes;                 /* slot memory allocated, bytes */
     uint64_t bank_bytes;                  /* expert weights that stream, bytes, all models */
     uint64_t token_bytes;                 /* one token's demand, bytes: sum over layers of top-k bundles */
@@ -327,16 +327,17 @@ SLUICE_API int sluice_route_trace_open(const char *path, const char *probs, stru
 SLUICE_API int sluice_route_trace_close(struct sluice_error *err);
 
 /*
- * Tell it what the batches are that this thread computes from now on: which turn of the conversation,
- * a prompt or generated tokens, and the position of the batch's first token in the context. Programs
- * that do not call it are judged by the sizes of their batches.
+ * Tell what the batches are that this thread computes from now on: which turn of the conversation, a prompt or
+ * generated tokens, and the position of the first batch's first token in the context. Counters, lossy settings and
+ * the trace go by it. Programs that do not call it are judged by their batches: one token, or several of which all
+ * want logits, are generation.
  */
 SLUICE_API void sluice_route_trace_mark(uint32_t turn, enum sluice_phase phase, uint32_t position);
 
 /*
  * This thread begins a generation: what it computes from now on belongs to a new prompt. With drop_reproducible
  * the cache that decides is empty from here on, so that the same prompt gives the same text. Programs that do not call
- * it are judged by the sizes of their batches: every batch of several tokens begins one.
+ * it are judged by their batches: every batch of a prompt begins one.
  */
 SLUICE_API void sluice_generation_begin(void);
 

@@ -51,7 +51,6 @@ struct sluice_device {
     uint32_t expert_used;           /* experts per token that this file says, when it was read; 0: not known */
     _Atomic double drop_below;      /* drop_cold_experts of settings, for blocks */
     _Atomic bool drop_renorm;       /* drop_renorm of settings, likewise */
-    _Atomic uint64_t generations;   /* numbers given to generations that programs told of */
     _Atomic uint32_t top_k;         /* experts per token of the last block computed; 0: none was */
     _Atomic int threads;            /* compute threads, as the last context was told; 0: it was not */
 

@@ -44,27 +44,25 @@
 #include "cache/error.h"
 
 struct block_exec {
-    struct engine *engine;      /* holds the experts */
-    struct collect collect;     /* nodes to run */
-    struct trial trial;         /* whether the kernel computes ggml's bytes */
-    struct window window;       /* for nodes whose experts do not fit at once */
-    struct window_kept kept;    /* what such a block found in memory */
-    struct prefetch foresee;    /* guesses the next block's experts */
-    struct step step;           /* what this context computes, where nobody says where steps begin */
-    struct tracing_place place; /* likewise, for the route trace */
-    struct lossy lossy;         /* what is left out */
-    struct cold_block cold;     /* what is computed from copies instead */
-    kernel_traits_fn traits;    /* of the CPU backend; NULL: not known */
-    struct timing timing;       /* where the time of the current split goes */
-    double slept_s;             /* seconds of it that were slept in engine_acquire */
+    struct engine *engine;   /* holds the experts */
+    struct collect collect;  /* nodes to run */
+    struct trial trial;      /* whether the kernel computes ggml's bytes */
+    struct window window;    /* for nodes whose experts do not fit at once */
+    struct window_kept kept; /* what such a block found in memory */
+    struct prefetch foresee; /* guesses the next block's experts */
+    struct batch batch;      /* what this context computes now */
+    struct step step;        /* what this context computes, where nobody says where steps begin */
+    struct lossy lossy;      /* what is left out */
+    struct cold_block cold;  /* what is computed from copies instead */
+    kernel_traits_fn traits; /* of the CPU backend; NULL: not known */
+    struct timing timing;    /* where the time of the current split goes */
+    double slept_s;          /* seconds of it that were slept in engine_acquire */
 
     /* The routing of the current block. */
     const struct ggml_tensor *ids; /* whose routing; NULL: none */
     uint32_t group;                /* whose experts */
     uint32_t done_parts;           /* parts computed so far in this visit, a bit mask */
-    enum engine_phase phase;       /* one token or several */
-    uint32_t last_group;           /* of the block before */
-    int64_t step_tokens;           /* tokens of the first block of this step */
+    enum engine_phase phase;       /* whose counters: that of the batch */
     struct route route;            /* rows by expert */
     uint32_t *slot;                /* by place: its slot while held, or UINT32_MAX */
     uint8_t *state;                /* by place: enum todo for the current node */
@@ -93,6 +91,7 @@ struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
         return NULL;
     }
     x->engine = engine;
+    x->lossy.batch = &x->batch;
     window_init(&x->window);
     x->traits = kernel_find_traits(cpu);
     prefetch_init(&x->foresee, x->traits);
@@ -112,6 +111,7 @@ void block_destroy(struct block_exec *x) {
     }
     assert(!x->held);
     step_close(&x->step);
+    batch_free(&x->batch);
     collect_free(&x->collect);
     prefetch_free(&x->foresee);
     window_destroy(&x->window);
@@ -398,7 +398,8 @@ static enum ggml_status block_add_kernel(struct block_exec *x, struct ggml_cgrap
 static void block_trace(struct block_exec *x, struct ggml_cgraph *g, int i, const struct stream_weight *w) {
     if (tracing_wanted()) {
         const struct ggml_tensor *node = ggml_graph_node(g, i);
-        const struct tracing_block b = {.group = w->group,
+        const struct tracing_block b = {.batch = &x->batch,
+                                        .group = w->group,
                                         .n_expert = w->n_expert,
                                         .route = &x->route,
                                         .node = node,
@@ -407,7 +408,7 @@ static void block_trace(struct block_exec *x, struct ggml_cgraph *g, int i, cons
                                         .copied = lossy_copies(&x->lossy) ? x->cold.found : NULL,
                                         .copy_bytes = w->cold ? w->cold->bundle : 0,
                                         .traits = x->traits};
-        tracing_block(&x->place, &b);
+        tracing_block(&b);
     }
 }
 
@@ -441,15 +442,11 @@ static enum ggml_status block_add_given_up(struct block_exec *x, struct ggml_cgr
 /* A block begins: to be told to whoever follows the blocks. */
 static enum ggml_status block_begin(struct block_exec *x, const struct ggml_tensor *node, const struct stream_weight *w,
                                     struct sluice_error *err) {
-    if (w->group <= x->last_group || x->step_tokens == 0) {
-        x->step_tokens = x->route.T;
-    }
-    x->last_group = w->group;
-    /* The last layer of a prompt often has one token only: the one whose logits are asked for. */
-    x->phase = x->route.T == 1 && x->step_tokens == 1 ? ENGINE_GENERATION : ENGINE_PROMPT;
-    lossy_block(&x->lossy, w->group, x->route.T);
+    const bool begins = batch_block(&x->batch, w->group, (uint32_t)x->route.T);
+    x->phase = x->batch.phase == SLUICE_PHASE_PROMPT ? ENGINE_PROMPT : ENGINE_GENERATION;
+    lossy_block(&x->lossy);
     prefetch_learn(&x->foresee, node, w->group, w->n_expert);
-    step_block(&x->step, w->group, (uint32_t)x->route.T);
+    step_block(&x->step, &x->batch, begins);
     const struct engine_routing r = route_routing(&x->route);
     return block_status(engine_begin_block(x->engine, w->group, x->phase, &r, err));
 }
@@ -525,7 +522,8 @@ static enum ggml_status block_run_streamed(struct block_exec *x, struct ggml_cgr
                 block_trace(x, g, i, w);
             }
             if (!same) {
-                prefetch_guess(&x->foresee, x->engine, node, w->group, x->route.K, x->route.n);
+                const uint32_t next = batch_next(&x->batch, w->group);
+                prefetch_guess(&x->foresee, x->engine, node, w->group, next, x->route.K, x->route.n);
             }
             if (x->held) {
                 prefetch_read(&x->foresee, x->engine);
@@ -580,6 +578,7 @@ void block_learn(struct block_exec *x, struct ggml_cgraph *g) {
         const struct ggml_tensor *node = ggml_graph_node(g, i);
         const struct stream_weight *w = node->op == GGML_OP_MUL_MAT_ID ? buffer_weight(node->src[0]) : NULL;
         if (w) {
+            batch_show(&x->batch, w->group, (uint32_t)node->src[2]->ne[1]);
             prefetch_learn(&x->foresee, node, w->group, w->n_expert);
         }
     }

@@ -16,17 +16,13 @@
  * weights are the program's tensor, which others may read: the weighting is computed with a copy instead.
  * What the others of the token weigh is scaled up to the same sum (drop_renorm), or stays.
  *
- * What is a prompt. A program that tells its phase (sluice_route_trace_mark) is believed. Of others: a batch is a
- * prompt if its first block has several rows; its last layer may have fewer, so it is the batch that counts.
- * Hence several sequences decoded together count as a prompt, and so lose nothing by default. A prompt of one token
- * looks like a generated one.
+ * Batches of a prompt lose nothing unless drop_in_prefill is set; which those are is known there (observe/batch.h).
  *
  * drop_reproducible. What is in memory depends on all that ran before, on other contexts, on the budget's
  * changes and, with reading ahead, on the disk's speed. So another cache decides: a shadow of this context
  * (cache/shadow.c), empty when a generation begins, as large as the real one is then. It hears of every block of the
  * context. What it lacks may be left out though it is in memory (counted apart), what it has is read though it is not.
- * A generation begins where the program says so (sluice_generation_begin), else with every batch of several tokens:
- * then what was computed before that batch has no influence on what is left out after it.
+ * What was computed before a generation begins (observe/batch.h) has no influence on what is left out after it.
  */
 #include "ggml/lossy.h"
 
@@ -43,13 +39,6 @@
 
 enum { LOSSY_FEW = 4 }; /* experts per token up to which the user is warned */
 
-/* The generation that the program told this thread of; 0: it never did. */
-static _Thread_local uint64_t lossy_generation;
-
-void sluice_generation_begin(void) {
-    lossy_generation = atomic_fetch_add(&sluice_device.generations, 1) + 1;
-}
-
 void lossy_free(struct lossy *l) {
     shadow_destroy(l->shadow);
     free(l->fate);
@@ -59,18 +48,8 @@ void lossy_free(struct lossy *l) {
     memset(l, 0, sizeof *l);
 }
 
-void lossy_block(struct lossy *l, uint32_t group, int64_t rows) {
+void lossy_block(struct lossy *l) {
     l->active = l->examined = l->shadowed = false;
-    if (!l->begun || group <= l->last_group) { /* a batch begins */
-        enum sluice_phase phase;
-        l->prompt = tracing_told_phase(&phase) ? phase == SLUICE_PHASE_PROMPT : rows > 1;
-        if (!l->begun || (lossy_generation ? lossy_generation != l->generation : rows > 1)) {
-            l->shadow_stale = true;
-        }
-        l->generation = lossy_generation;
-    }
-    l->begun = true;
-    l->last_group = group;
 }
 
 /* Room for a routing. False: no memory. */
@@ -101,14 +80,14 @@ static bool lossy_reserve(struct lossy *l, const struct route *r) {
 
 /* The shadow hears of a block; made anew when a generation has begun, or the models are others. */
 static void lossy_shadow(struct lossy *l, struct engine *e, uint32_t group, const struct route *route) {
-    if (l->shadow_stale || l->shadow_cuts != engine_cuts(e)) {
+    if (l->shadow_generation != l->batch->generation || l->shadow_cuts != engine_cuts(e)) {
         struct engine_arena arena;
         struct engine_group *g = calloc(TRACE_LAYERS_MAX, sizeof *g);
         const uint32_t n = g ? engine_groups(e, g, TRACE_LAYERS_MAX, &arena) : 0;
         shadow_destroy(l->shadow);
         l->shadow = n ? shadow_create(g, n, &arena, sluice_device.settings.policy) : NULL;
         l->shadow_cuts = n ? arena.cuts : 0;
-        l->shadow_stale = false;
+        l->shadow_generation = l->batch->generation;
         free(g);
     }
     if (l->shadow) {
@@ -146,7 +125,8 @@ const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgra
         device_note_lossy("the router's final weights were not found beside the experts");
         return NULL;
     }
-    if ((l->prompt && !s->drop_in_prefill) || !lossy_reserve(l, r) || (s->drop_reproducible && !l->shadow)) {
+    const bool prompt = l->batch->phase == SLUICE_PHASE_PROMPT;
+    if ((prompt && !s->drop_in_prefill) || !lossy_reserve(l, r) || (s->drop_reproducible && !l->shadow)) {
         return NULL;
     }
     const struct ggml_tensor *w = l->weighting->src[1];

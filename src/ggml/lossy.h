@@ -24,6 +24,7 @@
 #include "ggml.h"
 #include "sluice.h"
 #include "cache/engine.h"
+#include "observe/batch.h"
 
 struct shadow;
 
@@ -52,23 +53,16 @@ struct lossy {
     bool examined;       /* lossy_propose looked at this block's weights: count it */
     bool shadowed;       /* the shadow is to hear of this block */
 
-    /* The batch that the context computes. */
-    bool begun;            /* there was a block */
-    bool prompt;           /* it is (part of) a prompt */
-    uint32_t last_group;   /* of the last block */
-    uint64_t generation;   /* number of the generation, as the program told; 0: it never did */
-    struct shadow *shadow; /* the made-up cache of drop_reproducible; NULL: none yet */
-    bool shadow_stale;     /* a generation began: empty it before the next block is looked at */
-    uint32_t shadow_cuts;  /* engine_cuts when it was made */
+    const struct batch *batch;  /* the executor's: which batch the block belongs to */
+    struct shadow *shadow;      /* the made-up cache of drop_reproducible; NULL: none yet */
+    uint64_t shadow_generation; /* batch->generation that it was made for; 0: none */
+    uint32_t shadow_cuts;       /* engine_cuts when it was made */
 };
 
 void lossy_free(struct lossy *l);
 
-/*
- * A block begins: `rows` tokens were routed in `group`. Always called, whatever the settings, since it keeps track of
- * batches.
- */
-void lossy_block(struct lossy *l, uint32_t group, int64_t rows);
+/* A block begins. Always called, whatever the settings. */
+void lossy_block(struct lossy *l);
 
 /*
  * Which experts of the block that node i of the split begins may be given up: for engine_want.leave. NULL: none, or

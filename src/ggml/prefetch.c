@@ -43,7 +43,7 @@
 #include "cache/guess.h"
 
 void prefetch_init(struct prefetch *f, kernel_traits_fn traits) {
-    *f = (struct prefetch){.traits = traits, .last = UINT32_MAX};
+    *f = (struct prefetch){.traits = traits};
 }
 
 void prefetch_free(struct prefetch *f) {
@@ -62,15 +62,11 @@ void prefetch_learn(struct prefetch *f, const struct ggml_tensor *node, uint32_t
             return; /* it only guesses */
         }
         for (uint32_t i = f->n_groups; i <= group; i++) {
-            r[i] = (struct prefetch_router){.next = UINT32_MAX};
+            r[i] = (struct prefetch_router){0};
         }
         f->router = r;
         f->n_groups = group + 1;
     }
-    if (f->last != UINT32_MAX && f->last != group) { /* a block has several matmuls */
-        f->router[f->last].next = group;
-    }
-    f->last = group;
     struct prefetch_router *r = &f->router[group];
     if (r->looked) {
         return;
@@ -108,19 +104,19 @@ static size_t prefetch_line(size_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-void prefetch_guess(struct prefetch *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k,
-                    uint32_t n_distinct) {
+void prefetch_guess(struct prefetch *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, uint32_t next,
+                    int64_t top_k, uint32_t n_distinct) {
     f->n_picks = 0;
     const struct ggml_tensor *in = node->src[1];
     const int64_t n = in->ne[0], n_rows = in->ne[2];
     const bool wide = n_rows > PREFETCH_ROWS;
     const int64_t n_votes = wide ? PREFETCH_SAMPLE : n_rows;
-    if (!f->traits || group >= f->n_groups || f->router[group].next == UINT32_MAX || !engine_prefetches(e)) {
+    if (!f->traits || group >= f->n_groups || next >= f->n_groups || !engine_prefetches(e)) {
         return;
     }
-    const struct prefetch_router *here = &f->router[group], *there = &f->router[here->next];
+    const struct prefetch_router *here = &f->router[group], *there = &f->router[next];
     const struct ggml_tensor *w = there->weight;
-    if (!w || in->type != GGML_TYPE_F32 || w->ne[0] != n || in->ne[1] != 1 || here->next == group) {
+    if (!w || in->type != GGML_TYPE_F32 || w->ne[0] != n || in->ne[1] != 1 || next == group) {
         return;
     }
     const struct ggml_type_traits_cpu *t = f->traits(w->type);
@@ -157,7 +153,7 @@ void prefetch_guess(struct prefetch *f, struct engine *e, const struct ggml_tens
     }
     f->n_picks = guess_rank(score, n_expert, pick, most);
     f->pick = pick;
-    f->picks_of = here->next;
+    f->picks_of = next;
     f->wide = wide;
 }
 

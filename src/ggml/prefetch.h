@@ -19,7 +19,6 @@ struct prefetch_router {
     const struct ggml_tensor *weight; /* [n_embd, n_expert]; NULL: not known */
     const struct ggml_tensor *norm;   /* what the router's input was multiplied with, [n_embd]; NULL: nothing */
     bool looked;                      /* the graph was searched for it */
-    uint32_t next;                    /* the group whose block follows; UINT32_MAX: not known */
 };
 
 /* One per executor. */
@@ -27,7 +26,6 @@ struct prefetch {
     kernel_traits_fn traits;        /* of the loaded CPU backend; NULL: no guessing */
     struct prefetch_router *router; /* by group */
     uint32_t n_groups;              /* entries */
-    uint32_t last;                  /* the group of the block before; UINT32_MAX: none */
     void *scratch;                  /* input, converted input, logits, scores and picks */
     size_t scratch_bytes;           /* of it */
     const int32_t *pick;            /* in scratch: what was guessed, likeliest first */
@@ -46,12 +44,13 @@ void prefetch_free(struct prefetch *f);
 void prefetch_learn(struct prefetch *f, const struct ggml_tensor *node, uint32_t group, uint32_t n_expert);
 
 /*
- * Guess the next block's experts by its router on this block's input, of which `node` is the first matmul, as long as
- * that input is there: top_k of one token; of several the likeliest, half as many as the n_distinct experts that this
- * block's tokens use. Nothing is guessed where it would not be read (engine_prefetches).
+ * Guess the experts of the block of `next` (batch_next) by its router on the input of this block, of `group`, whose
+ * first matmul is `node`, as long as that input is there: top_k of one token; of several the likeliest, half as many as
+ * the n_distinct experts that this block's tokens use. Nothing is guessed where it would not be read
+ * (engine_prefetches).
  */
-void prefetch_guess(struct prefetch *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, int64_t top_k,
-                    uint32_t n_distinct);
+void prefetch_guess(struct prefetch *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, uint32_t next,
+                    int64_t top_k, uint32_t n_distinct);
 
 /* The block's own demand is under way, or served: have what was guessed read when the lanes are idle. Once per guess.
  */

@@ -6,21 +6,13 @@
  * (cache/timing.h), and, between them, the time from one split's end to the next one's begin. With
  * both ends known, nothing of the step is unmeasured, and nothing is computed as a remainder.
  *
- * A stock program says nothing. There the backend goes by its blocks: their groups are numbered in the
- * order of the layers, so a block whose group is not after the last one begins a new step of that
- * context. Such a step reaches from its first block to the end of its last: the first layer's
+ * A stock program says nothing. There every batch of a context is a step (observe/batch.h, which knows its phase too).
+ * Such a step reaches from its first block to the end of its last: the first layer's
  * attention, the output head and sampling are outside of what a backend sees. Its end is only known
  * when the next begins (or the context is freed), so faults and processor time, asked of the kernel at
  * that moment, are those up to the next step's first block. Contexts that decode in turns have their
  * steps apart; where two really compute at once, the counts of a step are what happened in the process
  * since the last step ended, so that rows always add up to the totals.
- *
- * Nor does a stock program say what a step is part of. One token is generation. Several are a prompt, or the next
- * tokens of several slots, and of these every row wants logits. llama.cpp drops rows that want none before the last
- * layer's experts: so a step whose last layer has all rows of the first is generation - in a context where rows were
- * seen to be dropped, since some models' graphs never do. A batch with a piece of a prompt in it counts as a prompt.
- * Known wrong: llama-perplexity wants all logits of its prompts; with batches of more than STEP_SLOTS tokens, as it has
- * by default, that is seen.
  *
  * `sluice top` is shown each step (show.c). With steps that the backend finds, the last one of a request
  * is shown when the next begins; the totals are up to date to a tenth of a second.
@@ -37,8 +29,6 @@
 #include "ggml/show.h"
 #include "cache/clock.h"
 #include "cache/error.h"
-
-enum { STEP_SLOTS = 64 }; /* more rows than this are a prompt */
 
 /* The step that the program began on this thread. */
 static _Thread_local struct step step_explicit;
@@ -95,7 +85,7 @@ static void step_count(struct step_log *log, struct sluice_step *out) {
 }
 
 static void step_start(struct step *s, double t) {
-    *s = (struct step){.open = true, .begin = t, .mark = t, .shape = s->shape};
+    *s = (struct step){.open = true, .begin = t, .mark = t};
     getrusage(RUSAGE_SELF, &s->usage); /* fails for bad arguments only */
 }
 
@@ -177,33 +167,17 @@ void step_enter(struct step *own, double t) {
     }
 }
 
-void step_block(struct step *own, uint32_t group, uint32_t rows) {
+void step_block(struct step *own, const struct batch *b, bool begins) {
     if (step_explicit.open) {
         return;
     }
-    if (!own->fresh && group <= own->last_group) {
+    if (!own->fresh && begins) {
         step_close(own); /* before anything of the new step is counted */
         step_start(own, clock_seconds());
         own->fresh = true;
     }
-    if (own->fresh && own->tokens == 0) {
-        own->tokens = rows;
-    }
-    own->last_group = group;
-    own->last_tokens = rows;
-    struct step_shape *shape = &own->shape;
-    if (group > shape->last_group) {
-        shape->last_group = group;
-        shape->narrows = false; /* what was seen of a layer before it proves nothing */
-    }
-    shape->narrows = shape->narrows || (group == shape->last_group && rows < own->tokens);
-}
-
-/* The phase of a step that the backend found. */
-static enum sluice_phase step_phase(const struct step *own) {
-    const bool all = own->last_group == own->shape.last_group && own->last_tokens == own->tokens;
-    const bool slots = own->tokens <= STEP_SLOTS && own->shape.narrows && all;
-    return own->tokens == 1 || slots ? SLUICE_PHASE_GENERATION : SLUICE_PHASE_PROMPT;
+    own->tokens = b->rows;
+    own->phase = b->phase;
 }
 
 void step_leave(struct step *own, const struct timing *l) {
@@ -225,7 +199,7 @@ void step_leave(struct step *own, const struct timing *l) {
 void step_close(struct step *own) {
     if (own->open && own->tokens) {
         struct sluice_step row;
-        step_finish(own, own->mark, step_phase(own), own->tokens, &row);
+        step_finish(own, own->mark, own->phase, own->tokens, &row);
         step_csv_row(&row);
     }
     own->open = false;

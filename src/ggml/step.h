@@ -7,17 +7,12 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
+#include "observe/batch.h"
 #include "observe/csv.h"
 #include "observe/stat_file.h"
 #include "sluice.h"
 #include "cache/engine.h"
 #include "cache/timing.h"
-
-/* What a context's steps so far tell about its model. Zeroed: nothing. */
-struct step_shape {
-    uint32_t last_group; /* the highest group of any block: the model's last MoE layer, once a step reached it */
-    bool narrows;        /* a block there had fewer rows than the step's first: only rows that want logits get there */
-};
 
 /* A step that is going on. Zeroed: none is. Used by one thread at a time. */
 struct step {
@@ -27,10 +22,8 @@ struct step {
     double mark;             /* until when its time is booked */
     double s[TIMING_PARTS];  /* seconds booked, by part */
     struct rusage usage;     /* of the process, at its beginning */
-    uint32_t last_group;     /* found by the backend: group of its last block */
-    uint32_t tokens;         /* likewise: rows of its first block */
-    uint32_t last_tokens;    /* likewise: rows of its last block */
-    struct step_shape shape; /* likewise: of the context, stays from step to step */
+    uint32_t tokens;         /* found by the backend: of its batch; 0: no block yet */
+    enum sluice_phase phase; /* likewise */
 };
 
 /* What is told about steps, for all contexts. In sluice_device. */
@@ -49,12 +42,12 @@ struct step_log {
 };
 
 /*
- * For block.c: a split begins at time t; a block of `group` with `rows` tokens begins in it; the split
- * ends, its times are in *l, whose last switch was its end. `own` is the context's step. When the
+ * For block.c: a split begins at time t; a block begins in it, which belongs to *b and with which that batch `begins`
+ * or not; the split ends, its times are in *l, whose last switch was its end. `own` is the context's step. When the
  * thread is in a step that the program began (sluice_step_begin), that one gets the times.
  */
 void step_enter(struct step *own, double t);
-void step_block(struct step *own, uint32_t group, uint32_t rows);
+void step_block(struct step *own, const struct batch *b, bool begins);
 void step_leave(struct step *own, const struct timing *l);
 
 /* The context ends: so does its last step. */

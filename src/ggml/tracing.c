@@ -5,15 +5,9 @@
  * counted them. So a trace of one context says exactly what the cache was asked, one that several
  * contexts write at once says it up to the order in which they came here.
  *
- * Turn and position in the context are not in a graph. `sluice run` and `chat` tell them
- * (sluice_route_trace_mark). Of other programs is known: a batch begins when the layers begin anew;
- * a batch of one token is generation, one of several is a prompt, and the first of these after a
- * generation begins a turn. Positions then count the context's tokens; what the program took
- * back out of the context is counted twice. Several slots of llama-server decoded together look like a
- * prompt, and are one batch for the cache too.
- *
- * The last layer of a prompt's batch has fewer rows than the others, since llama.cpp drops those
- * whose logits nobody asked for. They are taken to be the batch's last.
+ * Turn, phase and position in the context are not in a graph: observe/batch.h knows them. The last layer of a prompt's
+ * batch has fewer rows than the others, since llama.cpp drops those whose logits nobody asked for. They are taken to be
+ * the batch's last.
  *
  * One trace is of one set of models. When another model is loaded or one is freed, the cache begins anew, and the
  * trace ends there, with a message.
@@ -32,14 +26,6 @@
 #include "ggml/weights.h"
 #include "gguf.h"
 #include "cache/error.h"
-
-/* What the program told about the batches of this thread. */
-struct tracing_mark {
-    bool set;                /* it did */
-    uint32_t turn, position; /* of the next batch */
-    enum sluice_phase phase; /* likewise */
-};
-static _Thread_local struct tracing_mark tracing_told;
 
 bool tracing_wanted(void) {
     return atomic_load_explicit(&sluice_device.tracing.on, memory_order_relaxed);
@@ -99,15 +85,6 @@ int sluice_route_trace_close(struct sluice_error *err) {
     const int rc = tracing_end(t, err);
     pthread_mutex_unlock(&t->lock);
     return rc;
-}
-
-void sluice_route_trace_mark(uint32_t turn, enum sluice_phase phase, uint32_t position) {
-    tracing_told = (struct tracing_mark){.set = true, .turn = turn, .position = position, .phase = phase};
-}
-
-bool tracing_told_phase(enum sluice_phase *phase) {
-    *phase = tracing_told.phase;
-    return tracing_told.set;
 }
 
 /* With the lock held, by a computing thread: it goes on without the trace, and says why. */
@@ -221,26 +198,6 @@ static bool tracing_head(struct tracing *t) {
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Turn, phase and the position of the block's first row. */
-static void tracing_locate(struct tracing_place *p, const struct tracing_block *b, struct trace_row *row) {
-    const uint32_t rows = (uint32_t)b->route->T;
-    if (!p->begun || b->group <= p->last_group) { /* a batch begins */
-        const bool generates = rows == 1;
-        p->at += p->rows;
-        p->turn += p->generated && !generates;
-        p->generated = generates;
-        p->rows = rows;
-        p->begun = true;
-    }
-    p->last_group = b->group;
-    const uint32_t left_out = p->rows > rows ? p->rows - rows : 0;
-    const struct tracing_mark *told = &tracing_told;
-    row->turn = told->set ? told->turn : p->turn;
-    row->step = (told->set ? told->position : p->at) + left_out;
-    const bool prompt = told->set ? told->phase == SLUICE_PHASE_PROMPT : p->rows > 1;
-    row->phase = prompt ? TRACE_PROMPT : TRACE_GENERATION;
-}
-
 /* The probabilities of all experts, a line per token. */
 static void tracing_probs(struct tracing *t, const struct tracing_block *b, const struct trace_row *first) {
     struct weights_router r;
@@ -297,10 +254,12 @@ static void tracing_rows(struct tracing *t, const struct tracing_block *b, const
     }
 }
 
-void tracing_block(struct tracing_place *place, const struct tracing_block *b) {
+void tracing_block(const struct tracing_block *b) {
     struct tracing *t = &sluice_device.tracing;
-    struct trace_row row = {0};
-    tracing_locate(place, b, &row);
+    const bool prompt = b->batch->phase == SLUICE_PHASE_PROMPT;
+    struct trace_row row = {.turn = b->batch->turn,
+                            .step = batch_position(b->batch, (uint32_t)b->route->T),
+                            .phase = prompt ? TRACE_PROMPT : TRACE_GENERATION};
     pthread_mutex_lock(&t->lock);
     if (t->rows || t->probs) {
         if (!t->headed && !tracing_head(t)) {

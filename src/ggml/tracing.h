@@ -9,6 +9,7 @@
 
 #include "ggml/kernel.h"
 #include "ggml/route.h"
+#include "observe/batch.h"
 #include "sluice.h"
 #include "cache/engine.h"
 #include "trace/trace.h"
@@ -39,18 +40,9 @@ struct tracing {
     struct sluice_error probs_err; /* why there are no probabilities; said when it is closed */
 };
 
-/* What a context has computed so far, for rows whose turn and position nobody told. Zeroed: nothing. */
-struct tracing_place {
-    bool begun;          /* there was a block */
-    bool generated;      /* the last batch was one token */
-    uint32_t last_group; /* of the last block */
-    uint32_t turn;       /* of the conversation, as far as one can tell */
-    uint32_t at;         /* position of the batch's first token, counted */
-    uint32_t rows;       /* tokens of the batch */
-};
-
 /* A block that was acquired. */
 struct tracing_block {
+    const struct batch *batch;         /* what it is part of */
     uint32_t group;                    /* whose experts */
     uint32_t n_expert;                 /* how many there are */
     const struct route *route;         /* its rows by expert */
@@ -66,11 +58,8 @@ struct tracing_block {
 /* Is a trace being written? One load. */
 bool tracing_wanted(void);
 
-/* What the program told of the batches of this thread (sluice_route_trace_mark). False: nothing. */
-bool tracing_told_phase(enum sluice_phase *phase);
-
 /* Write a block's rows. */
-void tracing_block(struct tracing_place *place, const struct tracing_block *b);
+void tracing_block(const struct tracing_block *b);
 
 /* A context is being made: read what the head needs of the model's files, if a trace wants it. */
 void tracing_read_model(void);

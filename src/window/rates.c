@@ -7,8 +7,7 @@
  * stock program does not see). A prompt is one step of minutes: its tokens are counted by the blocks, as they pass
  * through the layers, until it has ended and its own time is known.
  *
- * The counters of blocks go by one token or several; steps know better (several slots of a server generate in one
- * batch). So a prompt's tokens are those of all blocks without those of generation's steps, and blocks of several
+ * A prompt's tokens are those of all blocks without those of generation's steps, and blocks of several
  * tokens mean a prompt only while no step of a generation ends.
  *
  * Slow models end a step every few seconds. So a rate looks back two seconds and as much further as it takes to see two

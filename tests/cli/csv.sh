@@ -17,6 +17,8 @@ sum() {
 }
 # phase FILE PHASE KEY: a number of the JSON summary's object of that phase
 phase() { sed -n "/^  \"$2\": {/,/^  }/p" "$1" | grep -oE "\"$3\": *[-0-9.e+]+" | head -n 1 | sed 's/.*: *//'; }
+# whole PHASE COLUMN: the same of slots.csv, a whole number
+whole() { printf '%.0f' "$(sum slots.csv "$1" "$2")"; }
 # near LABEL A B: equal to 3 %, and not both nothing
 near() {
     if awk -v a="$2" -v b="$3" 'BEGIN { d = a - b; exit !(b > 0 && d <= 0.03 * b && -d <= 0.03 * b) }'; then
@@ -132,11 +134,29 @@ if [ -f "$BIN/libsluice-preload.so" ] && ! ldd "$sluice" | grep -q 'lib[at]san';
     # Several sequences in a batch: a token of each is generation, one with a piece of a prompt in it is a prompt. Prompts of
     # 12 tokens by 5, of which the first two batches of a sequence want no logits but of the others: 12 batches.
     for n in 1 4; do
-        GGML_BACKEND_PATH=$(realpath "$BIN/libggml-sluice.so") SLUICE_CACHE=off SLUICE_QUIET=1 SLUICE_CSV=$dir/slots.csv \
+        GGML_BACKEND_PATH=$(realpath "$BIN/libggml-sluice.so") SLUICE_CACHE=$((2 * demand)) SLUICE_QUIET=1 \
+            SLUICE_CSV=$dir/slots.csv SLUICE_STATS=$dir/slots.json SLUICE_ROUTE_TRACE=$dir/slots.trace SLUICE_DROP_COLD_EXPERTS=0.5 \
             works "$n sequences" "$BIN/sluice-logits" --seqs "$n" --join 5 --unified --prefill 12 --decode 6 --out logits "$model"
         table "  a table" slots.csv
         [ "$(grep -c ",generation,$n," slots.csv)" -eq 6 ] || fail "  not 6 steps of generation: $(cat slots.csv)"
         [ "$(grep -c ",prompt," slots.csv)" -eq $((3 * n)) ] || fail "  not 3 batches for each prompt: $(cat slots.csv)"
+        # Every output has the same idea of what is generated: the steps, the counters, the trace, and what may be left out.
+        routed=$(whole generation routed)
+        [ "$routed" -gt 0 ] && [ "$routed" = "$(value slots.json generation_routed)" ] && ok "  $routed experts generated with" ||
+            fail "  generation: $routed experts in the steps, $(value slots.json generation_routed) counted"
+        for key in hits misses; do
+            [ "$(whole generation $key)" = "$(value slots.json generation_$key)" ] ||
+                fail "  generation: $(whole generation $key) $key in the steps, $(value slots.json generation_$key) counted"
+        done
+        examined=$(whole generation examined) rows=$(grep -c '^[0-9]*,1,' slots.trace)
+        if [ "$examined" = "$rows" ] && [ "$examined" = "$(value slots.json examined)" ]; then
+            ok "  and $examined rows of the trace, that might be left out"
+        else
+            fail "  generation: $examined routings looked at, $(value slots.json examined) counted, $rows in the trace"
+        fi
+        for key in prompt_examined prompt_dropped; do
+            [ "$(value slots.json $key)" = 0 ] || fail "  $key: $(value slots.json $key)"
+        done
     done
     SLUICE_CSV=$dir/nothing/x.csv try "$sluice" exec -- "${complete[@]}"
     expect "  a file that cannot be made fails the load" err.txt 'nothing/x.csv: cannot write: No such file'

@@ -163,8 +163,9 @@ gate_shapes() {
 
     mkmoe shapes --ff 96 --type-down Q8_0 --misalign 32 || return 0
     tight=$(tight_cache "$model") third=$(third_cache "$model")
-    # Several sequences in a batch are a prompt, for want of anything that would tell.
-    resident --seqs 2 "$model" && expect "two sequences" got "$tight $drop=1" "same=want none unexamined" --seqs 2 "$model"
+    # The next tokens of several sequences are no prompt: all of them want logits.
+    resident --seqs 2 "$model" && expect "two sequences" got "$tight $drop=1" "other=want dropped no-prompts rules=1" --seqs 2 "$model"
+    expect "two sequences, a prompt" base "$tight $drop=1" "none no-prompts unexamined" --seqs 2 --decode 0 "$model"
     expect "two sequences, prompts too" got "$tight $drop=1 SLUICE_DROP_IN_PREFILL=1" "dropped prompts rules=1" --seqs 2 "$model"
     gate_reproducible "$third" 24 24
     gate_changed "$third"

@@ -17,7 +17,7 @@ target_include_directories(sluice_checked PUBLIC ${CMAKE_CURRENT_LIST_DIR})
 
 # Temporary files lie in the build tree: direct I/O needs a file system on a disk, which /tmp need not be.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
-foreach(unit event file direct expert_index policy slots io idle engine resize prefetch guess shadow limits ledger predict settings timing csv stat trace replay bench_stats bench_csv machine quality
+foreach(unit event batch file direct expert_index policy slots io idle engine resize prefetch guess shadow limits ledger predict settings timing csv stat trace replay bench_stats bench_csv machine quality
     address window window_http window_events)
     add_executable(unit-${unit} ${CMAKE_CURRENT_LIST_DIR}/test_${unit}.c)
     target_link_libraries(unit-${unit} PRIVATE sluice_checked)
