@@ -1,10 +1,9 @@
 /*
  * faulty.c - a disk that misbehaves: preloaded into a program, it spoils reads of model files.
  *
- * It stands in for pread, and only where the descriptor's file is called *.gguf: what llama.cpp itself reads
- * (through stdio and the mapping) stays as it is. Whether a descriptor is a direct one
- * is asked from the kernel at every read, so descriptors that were duplicated or reopened through
- * /proc are seen too.
+ * It stands in for pread, and only where the descriptor's file is called *.gguf: what llama.cpp itself
+ * reads (through stdio and the mapping) stays as it is. The kernel is asked at every read whether the
+ * descriptor is a direct one, so descriptors that were duplicated or reopened through /proc are seen too.
  *
  *   FAULTY_MODE      none      count only
  *                    short     return a part of what was read; the rest of the buffer is made wrong
@@ -19,6 +18,10 @@
  *   FAULTY_EVERY=N   of the others spoil every Nth (1)
  *   FAULTY_DIRECT=1  spoil direct reads only
  *   FAULTY_FILE=TEXT see only reads of files whose path ends so (any *.gguf)
+ *   FAULTY_AT=A,B-C  of those that FAULTY_AFTER leaves, spoil only reads of byte A or of bytes from B up to C.
+ *                    What a run reads there does not depend on time; the number of a read does, when experts
+ *                    are prefetched
+ *   FAULTY_PAST=N    and of these leave the first N alone (0)
  *   FAULTY_LOG=FILE  append "reads N direct N faults N" at the end, so that a test can see that there were faults
  *
  * A test that injects nothing passes too easily, hence the log.
@@ -39,20 +42,50 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+enum { PLACES = 64 }; /* of FAULTY_AT at most */
+
+struct place {
+    off_t from, end; /* bytes of the file; the last one is end - 1 */
+};
+
 static struct {
     const char *mode;                             /* FAULTY_MODE, "none" when unset */
     const char *file;                             /* FAULTY_FILE, ".gguf" when unset */
-    unsigned long after, count, every;            /* see above */
+    unsigned long after, count, every, past;      /* see above */
+    struct place at[PLACES];                      /* FAULTY_AT, bytes */
+    int n_at;                                     /* of those; 0: anywhere */
     unsigned long long size;                      /* FAULTY_SIZE */
     bool direct_only;                             /* FAULTY_DIRECT */
     ssize_t (*pread)(int, void *, size_t, off_t); /* the C library's */
     int (*open)(const char *, int, ...);          /* the same */
 } faulty;
-static _Atomic unsigned long faulty_reads, faulty_direct, faulty_faults, faulty_seen;
+static _Atomic unsigned long faulty_reads, faulty_direct, faulty_faults, faulty_seen, faulty_there;
 
 static unsigned long number(const char *name, unsigned long otherwise) {
     const char *text = getenv(name);
     return text ? strtoul(text, NULL, 10) : otherwise;
+}
+
+/* Read FAULTY_AT. */
+static void places(const char *text) {
+    for (char *end; text && *text && faulty.n_at < PLACES; text = *end == ',' ? end + 1 : end) {
+        const off_t from = (off_t)strtoull(text, &end, 10);
+        faulty.at[faulty.n_at].from = from;
+        faulty.at[faulty.n_at++].end = *end == '-' ? (off_t)strtoull(end + 1, &end, 10) : from + 1;
+        if (*end && *end != ',') {
+            fprintf(stderr, "faulty: FAULTY_AT: %s\n", text);
+            abort();
+        }
+    }
+}
+
+/* Does a read of these bytes count for FAULTY_AT and FAULTY_PAST? */
+static bool is_place(off_t offset, size_t len) {
+    bool there = faulty.n_at == 0;
+    for (int i = 0; i < faulty.n_at && !there; i++) {
+        there = offset < faulty.at[i].end && faulty.at[i].from < offset + (off_t)len;
+    }
+    return there && atomic_fetch_add(&faulty_there, 1) >= faulty.past;
 }
 
 __attribute__((constructor)) static void faulty_start(void) {
@@ -62,6 +95,8 @@ __attribute__((constructor)) static void faulty_start(void) {
     faulty.after = number("FAULTY_AFTER", 0);
     faulty.count = number("FAULTY_COUNT", ULONG_MAX);
     faulty.every = number("FAULTY_EVERY", 1);
+    faulty.past = number("FAULTY_PAST", 0);
+    places(getenv("FAULTY_AT"));
     faulty.size = size ? strtoull(size, NULL, 10) : 0;
     faulty.direct_only = number("FAULTY_DIRECT", 0);
     void *p = dlsym(RTLD_NEXT, "pread64");
@@ -110,11 +145,11 @@ static bool take_fault(void) {
 }
 
 /* Count a read of a model that is about to happen. True: spoil it; a file that is to be cut is cut now. */
-static bool choose(bool direct, const char *path) {
+static bool choose(bool direct, const char *path, size_t len, off_t offset) {
     const unsigned long read = atomic_fetch_add(&faulty_reads, 1) + 1;
     atomic_fetch_add(&faulty_direct, direct);
     if (mode_is("none") || mode_is("refuse") || (faulty.direct_only && !direct) || read <= faulty.after ||
-        atomic_fetch_add(&faulty_seen, 1) % faulty.every || !take_fault()) {
+        !is_place(offset, len) || atomic_fetch_add(&faulty_seen, 1) % faulty.every || !take_fault()) {
         return false;
     }
     if (mode_is("truncate") && truncate(path, (off_t)faulty.size)) {
@@ -149,7 +184,7 @@ static int64_t spoil(void *buf, int64_t n, off_t offset, bool direct) {
 static ssize_t faulty_pread(int fd, void *buf, size_t len, off_t offset) {
     char path[PATH_MAX];
     bool direct;
-    if (!is_model(fd, path, &direct) || !choose(direct, path)) {
+    if (!is_model(fd, path, &direct) || !choose(direct, path, len, offset)) {
         return faulty.pread(fd, buf, len, offset);
     }
     const ssize_t n = faulty.pread(fd, buf, len, offset);

@@ -9,6 +9,10 @@
 #
 # Environment: BIN (our programs), LLAMA_SRC (llama.cpp's source, for a vocabulary), WORK (to write in).
 # Every check looks into the fault library's log as well: a fault that did not happen proves nothing.
+#
+# Which read is the hundredth depends on time, since experts are prefetched where the disk is idle. What does not: an expert
+# that the run has not used before must be read when it is first used. So faults are put on the bytes of such experts,
+# whose steps a route trace of a run without faults names, and a run that fails must fail in exactly that step.
 set -euo pipefail
 : "${BIN:?}" "${LLAMA_SRC:?}" "${WORK:?}"
 export LC_ALL=C
@@ -114,39 +118,94 @@ harmless() {
     done
 }
 
+# ---- where ---------------------------------------------------------------------------------------
+
+# Of the trace TRACE, "STEP LAYER EXPERT" of every expert in the order of first use. With KIND, only rows marked so.
+first_uses() { # TRACE [KIND]
+    awk -F, -v kind="${2:-}" '/^[0-9]/ && (kind == "" || $10 == kind) && !seen[$4, $6]++ { print $3, $4, $6 }' "$1" | sort -s -n -k1,1
+}
+
+# The byte in the middle of an expert's part of a tensor: nothing but that expert's read covers it.
+byte_of() { # MODEL LAYER KIND EXPERT
+    "$bin/faults-layout" "$1" | awk -v name="blk.$2.ffn_$3_exps.weight" -v e="$4" -v n=16 \
+        '$1 == name { printf "%.0f\n", $2 + ($3 - $2) / n * (e + 0.5) }'
+}
+
+# Three places, "ROWS BYTE" each: of an expert first used in the prompt (in the last layer, when the reads that the load makes
+# are long past), in the middle of the text, near its end. ROWS: logits that are written before it is needed.
+find_places() { # MODEL TRACE PROMPT
+    local uses step layer expert kind
+    uses=$(first_uses "$2")
+    places=()
+    for kind in gate up down; do
+        case $kind in
+        gate) read -r step layer expert < <(awk -v n="$3" '$1 < n && $2 == 2' <<<"$uses" | tail -n 1) ;;
+        up) read -r step layer expert < <(awk -v n="$3" '$1 >= n { u[k++] = $0 } END { print u[int(k / 3)] }' <<<"$uses") ;;
+        down) read -r step layer expert < <(tail -n 1 <<<"$uses") ;;
+        esac
+        [ -n "$expert" ] || die "no expert is first used there: $(tr '\n' ',' <<<"$uses")"
+        places+=("$((step < $3 ? 0 : step)) $(byte_of "$1" "$layer" $kind "$expert")")
+    done
+    [ "${places[1]%% *}" -gt 0 ] && [ "${places[2]%% *}" -gt "${places[1]%% *}" ] || die "the places are all the same: ${places[*]}"
+}
+
+# The bytes of all experts that the run of a trace never uses, of the model.
+never_used() { # MODEL TRACE
+    local uses layer expert
+    uses=$(first_uses "$2" | cut -d' ' -f2-)
+    for layer in 0 1 2; do
+        for ((expert = 0; expert < 16; expert++)); do
+            grep -qx "$layer $expert" <<<"$uses" || byte_of "$1" $layer gate $expert
+        done
+    done | paste -sd,
+}
+
 # ---- faults that must end the run ------------------------------------------------------------
 
 names_the_place() { # FILE TENSOR-PATTERN: does $dir/err say where, in one line?
     grep -E "^sluice: .*$1: reading expert [0-9]+ of tensor $2 at offset [0-9]+ failed: ." "$dir/err" >/dev/null
 }
 
-# The run failed and said so; what it wrote is the beginning of what it should have written.
-check_failed() { # LABEL "FAULTY_X=..." "SLUICE_X=..." REASON [MODEL TENSOR]
-    local bad="" file=${5:-$model} size row=$((256 * 4))
+# The run failed and said so; what it wrote is the beginning of what it should have written: ROWS of it, when that is known.
+check_failed() { # LABEL "FAULTY_X=..." "SLUICE_X=..." REASON [ROWS [MODEL TENSOR]]
+    local bad="" file=${6:-$model} size row=$((256 * 4))
     logits "$2" "$3" "$file"
     [ $rc -ne 0 ] && [ $rc -lt 128 ] || bad="; exit $rc"
     [ "$(logged faults)" -gt 0 ] || bad="$bad; no fault was injected"
-    names_the_place "$file" "${6:-blk\.[0-2]\.ffn_(gate|up|down)_exps\.weight}" || bad="$bad; does not say where: $(grep '^sluice' "$dir/err")"
+    names_the_place "$file" "${7:-blk\.[0-2]\.ffn_(gate|up|down)_exps\.weight}" || bad="$bad; does not say where: $(grep '^sluice' "$dir/err")"
     grep -q "failed: $4" "$dir/err" || bad="$bad; does not say why"
     size=$(stat -c %s "$dir/got" 2>/dev/null || echo 0)
     [ "$size" -lt "$(stat -c %s "$dir/want")" ] || bad="$bad; logits of all steps were written"
     [ $((size % row)) -eq 0 ] && cmp -s -n "$size" "$dir/got" "$dir/want" || bad="$bad; wrong logits were written"
+    [ -z "${5:-}" ] || [ $((size / row)) -eq "$5" ] || bad="$bad; failed after $((size / row)) rows, not $5"
     [ -z "$bad" ] && ok "$1 [$3] after $((size / row)) rows" || fail "$1 [$3]${bad/;/:}"
 }
 
-# Cut a copy of the model, within its last tensor, at the Nth read. Sets $cut, $last, $size.
+# A fault that passes, while experts are prefetched: if the read was wanted the run fails, and what it wrote is right; if it
+# was a guess nothing is to be seen of it.
+check_right() { # LABEL "FAULTY_X=..." "SLUICE_X=..." [whole]
+    local bad="" size
+    logits "$2" "$3" "$model"
+    [ $rc -eq 0 ] || { [ $rc -lt 128 ] && [ -z "${4:-}" ] && names_the_place "$model" ".*"; } || bad="; exit $rc: $(tail -n 1 "$dir/err")"
+    size=$(stat -c %s "$dir/got" 2>/dev/null || echo 0)
+    [ $rc -ne 0 ] || [ "$size" -eq "$(stat -c %s "$dir/want")" ] || bad="$bad; not all logits were written"
+    cmp -s -n "$size" "$dir/got" "$dir/want" || bad="$bad; wrong logits were written"
+    [ -z "$bad" ] && ok "$1 [$3] exit $rc, $(cat "$dir/faults.log")" || fail "$1 [$3]${bad/;/:}"
+}
+
+# Cut a copy of the model, within its last tensor. Sets $cut, $last, $size.
 copy_to_cut() {
-    local layout
-    layout=$("$bin/faults-layout" "$model")
-    last=$(sed -n 's/^name //p' <<<"$layout")
+    local start
+    read -r last start _ < <("$bin/faults-layout" "$model" | sort -n -k2,2 | tail -n 1)
     [[ $last == *_exps.weight ]] || die "the last tensor of the model is $last: no test of truncation"
-    size=$(($(sed -n 's/^start //p' <<<"$layout") + 100))
+    size=$((start + 100))
     cut=$dir/cut.gguf
     cp "$model" "$cut"
 }
 
 fatal() {
-    local settings n
+    local settings n place at rows seen="FAULTY_AFTER=40" # not of the reads by which the file is recognised
+    run=(--prefill 4 --decode 32)
     make_model
     # What was asked for and cannot be had is an error: the program does not go on with its weights in memory.
     logits FAULTY_MODE=none "SLUICE_CACHE=off SLUICE_IO=uring" "$model"
@@ -155,40 +214,51 @@ fatal() {
     else
         fail "io_uring was removed: exit code $rc, $(tail -n 1 "$dir/err")"
     fi
-    # A read ahead of use that fails once is no failure: what it was for is read when it is asked for. Faults that stay are.
-    check_failed "EIO from read 100 on, with lookahead" "FAULTY_MODE=eio FAULTY_AFTER=100" "$third" "Input/output error"
-    third="$third SLUICE_LOOKAHEAD=0"
-    for settings in SLUICE_CACHE=off "$third" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" \
+    logits FAULTY_MODE=none "$third SLUICE_LOOKAHEAD=0 SLUICE_ROUTE_TRACE=$dir/trace.csv" "$model"
+    find_places "$model" "$dir/trace.csv" 4
+    for settings in SLUICE_CACHE=off "$third" "$third SLUICE_LOOKAHEAD=0" "SLUICE_CACHE=off SLUICE_DIRECT_IO=0" \
         "SLUICE_CACHE=off SLUICE_IO_THREADS=1 SLUICE_KERNEL=reference"; do
-        logits FAULTY_MODE=none "$settings" "$model"
-        reads=$(logged reads)
-        for n in 30 $((reads / 2)) $((reads - 3)); do
-            check_failed "EIO once, at read $n of $reads" "FAULTY_MODE=eio FAULTY_AFTER=$n FAULTY_COUNT=1" "$settings" "Input/output error"
-        done
-        check_failed "EIO from read $((reads / 3)) on" "FAULTY_MODE=eio FAULTY_AFTER=$((reads / 3))" "$settings" "Input/output error"
-        check_failed "the file ends from read $((reads / 3)) on" "FAULTY_MODE=end FAULTY_AFTER=$((reads / 3))" "$settings" "the file ended early"
-        for n in 30 $((reads / 2)); do
+        n=0
+        for place in "${places[@]}"; do
+            read -r rows at <<<"$place"
+            n=$((n + 1))
+            check_failed "EIO at place $n" "FAULTY_MODE=eio $seen FAULTY_AT=$at" "$settings" "Input/output error" "$rows"
+            check_failed "the file ends at place $n" "FAULTY_MODE=end $seen FAULTY_AT=$at" "$settings" "the file ended early" "$rows"
+            # A prefetched read that fails once is no failure: the expert is read again when it is asked for.
+            if [ "$settings" = "$third" ]; then
+                check_right "EIO once, at place $n" "FAULTY_MODE=eio $seen FAULTY_AT=$at FAULTY_COUNT=1" "$settings"
+            else
+                check_failed "EIO once, at place $n" "FAULTY_MODE=eio $seen FAULTY_AT=$at FAULTY_COUNT=1" "$settings" "Input/output error" "$rows"
+            fi
+            [ $n -lt 3 ] || continue # after the last one nothing more need be read
             copy_to_cut
-            check_failed "cut to $size bytes at read $n of $reads" \
-                "FAULTY_MODE=truncate FAULTY_SIZE=$size FAULTY_AFTER=$n FAULTY_COUNT=1" "$settings" "the file ended early" \
-                "$cut" "${last//./\\.}"
+            check_failed "cut to $size bytes at place $n" "FAULTY_MODE=truncate FAULTY_SIZE=$size $seen FAULTY_AT=$at FAULTY_COUNT=1" \
+                "$settings" "the file ended early" "" "$cut" "${last//./\\.}"
         done
     done
-    # In a prompt, whose experts pass through a few at a time; with reading ahead it is not known which read it hits.
-    # How many reads there are depends a little on which expert is computed first.
+    # Guesses at experts that the run never uses fail, each and always.
+    check_right "EIO in every expert that is not used" "FAULTY_MODE=eio $seen FAULTY_AT=$(never_used "$model" "$dir/trace.csv")" "$third" whole
+
+    # In a prompt, whose experts pass through a few at a time: at the 9th read of the middle layer's experts. More of them than
+    # that are used, so others are still needed, whatever was read before. Without a cache every micro-batch reads all of its
+    # experts, so a few reads later is in the second one.
     run=(--prefill 130 --ubatch 64 --decode 2)
     "$bin/sluice-logits" --out "$dir/want" "${run[@]}" "$model" >"$dir/log" 2>&1 || die "resident run: $(cat "$dir/log")"
-    for settings in SLUICE_CACHE=off "$third" "$third SLUICE_KERNEL=reference"; do
+    at=$("$bin/faults-layout" "$model" | awk '$1 == "blk.1.ffn_up_exps.weight" { print $2 + 8192 "-" $3 - 8192 }')
+    logits FAULTY_MODE=none "SLUICE_CACHE=off SLUICE_ROUTE_TRACE=$dir/trace.csv" "$model"
+    n=$(awk -F, '/^[0-9]/ && $4 == 1 && $3 < 64 { print $6 }' "$dir/trace.csv" | sort -u | wc -l)
+    [ "$n" -ge 10 ] || die "the first micro-batch uses only $n experts of the middle layer"
+    local second=$((n + 3))
+    for settings in "SLUICE_CACHE=off SLUICE_LOOKAHEAD=0" "$third" "$third SLUICE_LOOKAHEAD=0" "$third SLUICE_LOOKAHEAD=0 SLUICE_KERNEL=reference"; do
+        n="$seen FAULTY_AT=$at FAULTY_PAST=8"
+        [ "${settings%% *}" != SLUICE_CACHE=off ] || n="$seen FAULTY_AT=$at FAULTY_PAST=$second"
         settings="$settings SLUICE_STAGING=1B"
-        logits FAULTY_MODE=none "$settings" "$model"
-        reads=$(logged reads)
-        for n in 30 $((reads / 2)) $((reads * 9 / 10)); do
-            check_failed "prompt: EIO once, at read $n of $reads" "FAULTY_MODE=eio FAULTY_AFTER=$n FAULTY_COUNT=1" "$settings" \
-                "Input/output error"
-            check_failed "prompt: the file ends from read $n on" "FAULTY_MODE=end FAULTY_AFTER=$n" "$settings" "the file ended early"
-        done
-        check_failed "prompt: EIO from read 100 on, with lookahead" "FAULTY_MODE=eio FAULTY_AFTER=100" \
-            "${settings/SLUICE_LOOKAHEAD=0/}" "Input/output error"
+        check_failed "prompt: EIO" "FAULTY_MODE=eio $n" "$settings" "Input/output error" 0
+        check_failed "prompt: the file ends" "FAULTY_MODE=end $n" "$settings" "the file ended early" 0
+        case $settings in
+        *LOOKAHEAD=0*) check_failed "prompt: EIO once" "FAULTY_MODE=eio $n FAULTY_COUNT=1" "$settings" "Input/output error" 0 ;;
+        *) check_right "prompt: EIO once" "FAULTY_MODE=eio $n FAULTY_COUNT=1" "$settings" ;;
+        esac
     done
     # Four contexts share the engine: each of them fails or is right, and the process ends in order. A fault that
     # passes may go unnoticed: a context that asks for the part anew, before those that waited for it looked, gets
@@ -196,13 +266,14 @@ fatal() {
     run=(--prefill 24 --decode 12 --parallel 4 --threads 1)
     "$bin/sluice-logits" --out "$dir/want" "${run[@]}" "$model" >"$dir/log" 2>&1 || die "resident run: $(cat "$dir/log")"
     local count
-    for settings in SLUICE_CACHE=off "$third"; do
+    for settings in SLUICE_CACHE=off "$third" "$third SLUICE_LOOKAHEAD=0"; do
         for count in 1 1000000; do
             rm -f "$dir"/got.*
-            logits "FAULTY_MODE=eio FAULTY_AFTER=$((reads / 2)) FAULTY_COUNT=$count" "$settings" "$model"
+            logits "FAULTY_MODE=eio $seen FAULTY_AT=$at FAULTY_PAST=8 FAULTY_COUNT=$count" "$settings" "$model"
             local bad="" c
+            [ "$(logged faults)" -gt 0 ] || bad="; no fault was injected"
             if [ $rc -ne 0 ] || [ "$count" -ne 1 ]; then
-                [ $rc -ne 0 ] && [ $rc -lt 128 ] || bad="; exit $rc"
+                [ $rc -ne 0 ] && [ $rc -lt 128 ] || bad="$bad; exit $rc"
                 names_the_place "$model" "blk.*" || bad="$bad; does not say where"
             fi
             for c in 0 1 2 3; do
@@ -219,7 +290,7 @@ fatal() {
 # ---- in a cold model's file --------------------------------------------------------------------
 
 # Settings that substitute reproducibly, so that what was written before a fault can be compared.
-cold_failed() { # LABEL "FAULTY_X=..." "SLUICE_X=..." REASON
+cold_failed() { # LABEL "FAULTY_X=..." "SLUICE_X=..." REASON ROWS
     local bad="" size row=$((256 * 4))
     logits "FAULTY_FILE=/cold.gguf $2" "$lossy $3" "$model"
     [ $rc -ne 0 ] && [ $rc -lt 128 ] || bad="; exit $rc"
@@ -229,11 +300,12 @@ cold_failed() { # LABEL "FAULTY_X=..." "SLUICE_X=..." REASON
     size=$(stat -c %s "$dir/got" 2>/dev/null || echo 0)
     [ "$size" -lt "$(stat -c %s "$dir/base")" ] || bad="$bad; logits of all steps were written"
     [ "$size" -eq 0 ] || cmp -s -n "$size" "$dir/got" "$dir/base" || bad="$bad; wrong logits were written"
+    [ $((size / row)) -eq "$5" ] || bad="$bad; failed after $((size / row)) rows, not $5"
     [ -z "$bad" ] && ok "$1 [$3] after $((size / row)) rows" || fail "$1 [$3]${bad/;/:}"
 }
 
 cold() {
-    local settings n first
+    local settings n first at rows uses layer expert
     shape=(--layers 3 --experts 16 --top-k 3 --noise 3)
     make_model
     "$bin/sluice-mkmoe" --out "$dir/cold.gguf" --vocab 256 "${shape[@]}" --type-gate-up Q2_K --type-down Q3_K >"$dir/log" 2>&1 ||
@@ -241,20 +313,22 @@ cold() {
     cp "$dir/cold.gguf" "$dir/whole.gguf"
     lossy="$third SLUICE_DROP_COLD_EXPERTS=1 SLUICE_DROP_REPRODUCIBLE=1 SLUICE_COLD_MODEL=$dir/cold.gguf"
     run=(--prefill 24 --decode 40)
-    logits "FAULTY_FILE=/cold.gguf FAULTY_MODE=none" "$lossy SLUICE_DROP_COLD_EXPERTS=0" "$model"
-    [ $rc -eq 0 ] || die "run without faults, off: $(tail -n 1 "$dir/err")"
-    first=$(logged reads) # those by which the file is looked at
-    for settings in "" SLUICE_KERNEL=reference SLUICE_DIRECT_IO=0; do
-        logits "FAULTY_FILE=/cold.gguf FAULTY_MODE=none" "$lossy $settings" "$model"
+    for settings in SLUICE_KERNEL=reference SLUICE_DIRECT_IO=0 ""; do
+        logits "FAULTY_FILE=/cold.gguf FAULTY_MODE=none" "$lossy $settings SLUICE_DROP_COLD_EXPERTS=0" "$model"
+        [ $rc -eq 0 ] || die "run without faults, off: $(tail -n 1 "$dir/err")"
+        first=$(logged reads) # those by which the file is looked at
+        logits "FAULTY_FILE=/cold.gguf FAULTY_MODE=none" "$lossy $settings SLUICE_ROUTE_TRACE=$dir/trace.csv" "$model"
         [ $rc -eq 0 ] || die "run without faults: $(tail -n 1 "$dir/err")"
         [ "$(logged reads)" -gt $((first + 20)) ] || die "only $(logged reads) reads are seen, $first of them at first"
-        reads=$(logged reads)
         cp "$dir/got" "$dir/base"
-        for n in $((first + 2)) $(((first + reads) / 2)) $((reads - 2)); do
-            cold_failed "EIO at read $n of $reads" "FAULTY_MODE=eio FAULTY_AFTER=$n" "$settings" "Input/output error"
-            cold_failed "the file ends at read $n of $reads" "FAULTY_MODE=end FAULTY_AFTER=$n" "$settings" "the file ended early"
-            cold_failed "cut at read $n of $reads" "FAULTY_MODE=truncate FAULTY_SIZE=4096 FAULTY_AFTER=$n FAULTY_COUNT=1" "$settings" \
-                "the file ended early"
+        # At the first substitution of all, in the middle, at the last one that is an expert's first.
+        uses=$(first_uses "$dir/trace.csv" 2)
+        for n in 1 $((($(wc -l <<<"$uses") + 1) / 2)) $(wc -l <<<"$uses"); do
+            read -r rows layer expert < <(sed -n "${n}p" <<<"$uses")
+            at="FAULTY_AFTER=$first FAULTY_AT=$(byte_of "$dir/cold.gguf" "$layer" up "$expert")"
+            cold_failed "EIO in copy $n" "FAULTY_MODE=eio $at" "$settings" "Input/output error" "$rows"
+            cold_failed "the file ends in copy $n" "FAULTY_MODE=end $at" "$settings" "the file ended early" "$rows"
+            cold_failed "cut at copy $n" "FAULTY_MODE=truncate FAULTY_SIZE=4096 $at FAULTY_COUNT=1" "$settings" "the file ended early" "$rows"
             cp "$dir/whole.gguf" "$dir/cold.gguf"
         done
         logits "FAULTY_FILE=/cold.gguf FAULTY_MODE=short FAULTY_AFTER=$first FAULTY_EVERY=2" "$lossy $settings" "$model"
@@ -271,9 +345,9 @@ cold() {
 
 # ---- through the command ---------------------------------------------------------------------
 
-command_run() { # "FAULTY_X=..." MODEL CACHE
+command_run() { # "FAULTY_X=..." MODEL CACHE [OPTION...]
     faulty "$1" "$bin/sluice" run -m "$2" -p "The quick brown fox" -n 24 --temp 0 -t 2 --ubatch 64 -c 256 --cache "$3" --force-cache \
-        >"$dir/out" </dev/null
+        "${@:4}" >"$dir/out" </dev/null
 }
 
 check_command() { # LABEL "FAULTY_X=..." MODEL CACHE REASON
@@ -291,7 +365,7 @@ check_command() { # LABEL "FAULTY_X=..." MODEL CACHE REASON
 }
 
 through_the_command() {
-    local vocabulary=$LLAMA_SRC/models/ggml-vocab-gpt-2.gguf cache n
+    local vocabulary=$LLAMA_SRC/models/ggml-vocab-gpt-2.gguf cache n place
     if [ ! -x "$bin/sluice" ]; then
         echo "no sluice command in $bin"
         exit 1
@@ -300,7 +374,7 @@ through_the_command() {
     "$bin/sluice-mkmoe" --out "$model" --vocab-from "$vocabulary" "${shape[@]}" >"$dir/log" 2>&1 ||
         die "sluice-mkmoe: $(cat "$dir/log")"
     for cache in 0 "$(("$(stat -c %s "$model")" / 8))B"; do
-        command_run FAULTY_MODE=none "$model" "$cache"
+        command_run FAULTY_MODE=none "$model" "$cache" --route-trace "$dir/trace.csv"
         [ $rc -eq 0 ] || die "run without faults: $(tail -n 1 "$dir/err")"
         reads=$(logged reads)
         [ "$reads" -gt 100 ] || die "only $reads reads are seen: the library is not in their way"
@@ -310,12 +384,15 @@ through_the_command() {
         command_run "FAULTY_MODE=wrong FAULTY_DIRECT=1" "$model" "$cache"
         [ $rc -eq 0 ] && cmp -s "$dir/out" "$dir/right" && grep -q "buffered reads (direct reads return wrong bytes" "$dir/err" &&
             ok "wrong bytes in direct reads [--cache $cache]" || fail "wrong bytes in direct reads [--cache $cache]: $(tail -n 2 "$dir/err")"
-        for n in 60 $((reads / 2)) $((reads - 3)); do
-            check_command "EIO at read $n of $reads" "FAULTY_MODE=eio FAULTY_AFTER=$n" "$model" "$cache" "Input/output error"
+        find_places "$model" "$dir/trace.csv" "$(awk -F, '$2 == 0 && $1 == 0 && $3 >= n { n = $3 + 1 } END { print n }' "$dir/trace.csv")"
+        n=0
+        for place in "${places[@]}"; do
+            n=$((n + 1))
+            check_command "EIO at place $n" "FAULTY_MODE=eio FAULTY_AFTER=40 FAULTY_AT=${place#* }" "$model" "$cache" "Input/output error"
         done
         copy_to_cut
-        check_command "cut at read $((reads / 3)) of $reads" \
-            "FAULTY_MODE=truncate FAULTY_SIZE=$size FAULTY_AFTER=$((reads / 3)) FAULTY_COUNT=1" "$cut" "$cache" "the file ended early"
+        check_command "cut at place 2" "FAULTY_MODE=truncate FAULTY_SIZE=$size FAULTY_AFTER=40 FAULTY_AT=${places[1]#* } FAULTY_COUNT=1" \
+            "$cut" "$cache" "the file ended early"
     done
 }
 
