@@ -10,6 +10,6 @@ if(NOT SLUICE_SANITIZE)
         add_test(NAME faults-${what} COMMAND bash ${CMAKE_CURRENT_LIST_DIR}/run-faults.sh ${what})
         # The timeout only ends a hang. Two processors: the programs compute with two threads.
         set_tests_properties(faults-${what} PROPERTIES LABELS faults TIMEOUT 1800 PROCESSORS 2
-            ENVIRONMENT "BIN=${CMAKE_BINARY_DIR}/bin;LLAMA_SRC=${SLUICE_LLAMA_SOURCE_DIR};WORK=${CMAKE_BINARY_DIR}/faults")
+            ENVIRONMENT "BIN=${CMAKE_BINARY_DIR}/bin;LLAMA_SRC=${SLUICE_LLAMA_SOURCE_DIR};WORK=${CMAKE_BINARY_DIR}/faults;OMP_WAIT_POLICY=passive")
     endforeach()
 endif()
