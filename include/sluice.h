@@ -274,7 +274,7 @@ enum sluice_phase {
  */
 struct sluice_step {
     enum sluice_phase phase; /* as sluice_step_end was told */
-    uint32_t tokens;         /* the same */
+    uint64_t tokens;         /* the same */
     double wall_s;           /* seconds from begin to end */
     double stall_s;          /* waiting for reads while no compute thread had anything to compute */
     double expert_s;         /* computing experts */
@@ -291,7 +291,7 @@ struct sluice_step {
     uint64_t evictions;    /* bundles evicted */
     uint64_t submits;      /* times that reads were queued */
     double queue_mean;     /* read requests outstanding after reads were queued, mean over those times; 0: none were */
-    uint32_t queue_max;    /* the same, maximum */
+    uint64_t queue_max;    /* the same, maximum */
     uint64_t minor_faults; /* of the process, without disk reads */
     uint64_t major_faults; /* of the process, with disk reads */
     double cpu_s;          /* processor seconds of the process, user and system */

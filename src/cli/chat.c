@@ -89,13 +89,14 @@ static bool on_text(void *user, const char *text, size_t n) {
 static void print_turn(const struct talk *t, const struct sluice_generated *made, uint64_t fed, double fed_s,
                        const struct sluice_stats *before) {
     struct sluice_stats now;
-    struct cli_phase phase;
     sluice_get_stats(&now);
-    cli_phase_set(&phase, before, &now, fed + made->steps, 0);
+    const uint64_t computed = fed + made->steps;
+    const uint64_t read =
+        now.prompt.read_bytes + now.generation.read_bytes - before->prompt.read_bytes - before->generation.read_bytes;
     fprintf(stderr, "[%" PRIu64 " tokens read in %.2f s, %" PRIu64 " written, %.2f tok/s", fed, fed_s, made->tokens,
             made->steps_s > 0 ? (double)made->steps / made->steps_s : 0);
-    if (!t->config->resident && now.tensors && phase.tokens) {
-        fprintf(stderr, ", %.1f MiB read per token", (double)phase.counted.read_bytes / 1048576 / (double)phase.tokens);
+    if (!t->config->resident && now.tensors && computed) {
+        fprintf(stderr, ", %.1f MiB read per token", (double)read / 1048576 / (double)computed);
     }
     fprintf(stderr, ", context %" PRIu32 "/%" PRIu32 "%s]\n", sluice_runner_n_used(t->session.runner),
             sluice_runner_n_ctx(t->session.runner),

@@ -233,16 +233,15 @@ static int tokenize(struct eval *e, const struct cli_text *text, int32_t **token
 
 static int evaluate(struct eval *e, const int32_t *tokens, size_t n) {
     struct cli_session *s = &e->session;
-    struct sluice_stats before;
     struct sluice_error err;
-    sluice_get_stats(&before);
     if (sluice_evaluate(s->runner, &e->params, tokens, n, &e->result, &err)) {
         return cli_session_fail(s, &err);
     }
     cli_progress_clear(&s->progress);
     sluice_get_stats(&e->total);
-    cli_phase_set(&e->phase, &before, &e->total, e->result.computed, e->result.seconds);
-    e->phase.times = s->times[e->params.decode ? SLUICE_PHASE_GENERATION : SLUICE_PHASE_PROMPT];
+    e->phase = (struct cli_phase){.tokens = e->result.computed,
+                                  .seconds = e->result.seconds,
+                                  .steps = s->steps[e->params.decode ? SLUICE_PHASE_GENERATION : SLUICE_PHASE_PROMPT]};
     cli_session_mode(s, e->mode, sizeof e->mode);
     sluice_get_plan(&e->plan);
     e->peak_bytes = cli_memory_peak();

@@ -232,11 +232,9 @@ static int tokenize(struct run *run, const struct cli_text *prompt, int32_t **to
 static int generate(struct run *run, const int32_t *tokens, size_t n) {
     struct cli_session *s = &run->session;
     struct cli_report *r = &run->report;
-    struct sluice_stats at_start, after_prompt;
     struct sluice_error err;
     enum sluice_stop stop = SLUICE_STOP_NONE;
     double start = sluice_clock();
-    sluice_get_stats(&at_start);
     if (r->restored < n) {
         if (sluice_runner_feed(s->runner, tokens + r->restored, n - r->restored, &stop, &err)) {
             return cli_session_fail(s, &err);
@@ -248,21 +246,19 @@ static int generate(struct run *run, const int32_t *tokens, size_t n) {
     if (!stop) {
         keep_prompt(run);
     }
-    double fed = sluice_clock();
-    sluice_get_stats(&after_prompt);
-    r->total = after_prompt;
-    cli_phase_set(&r->prompt, &at_start, &after_prompt, sluice_runner_n_used(s->runner) - r->restored, fed - start);
+    r->prompt = (struct cli_phase){.tokens = sluice_runner_n_used(s->runner) - r->restored,
+                                   .seconds = sluice_clock() - start,
+                                   .steps = s->steps[SLUICE_PHASE_PROMPT]};
     r->made.stop = stop ? stop : SLUICE_STOP_LENGTH;
     if (!stop && s->config->n_predict != 0) {
         if (sluice_runner_generate(s->runner, s->config->n_predict, on_text, run, &r->made, &err)) {
             return cli_session_fail(s, &err);
         }
-        sluice_get_stats(&r->total);
         r->first_token_s = r->made.first_at > 0 ? r->made.first_at - start : 0;
     }
-    cli_phase_set(&r->generation, &after_prompt, &r->total, r->made.steps, r->made.steps_s);
-    r->prompt.times = s->times[SLUICE_PHASE_PROMPT];
-    r->generation.times = s->times[SLUICE_PHASE_GENERATION];
+    sluice_get_stats(&r->total);
+    r->generation = (struct cli_phase){
+        .tokens = r->made.steps, .seconds = r->made.steps_s, .steps = s->steps[SLUICE_PHASE_GENERATION]};
     cli_session_mode(s, r->mode, sizeof r->mode);
     sluice_get_plan(&r->plan);
     r->peak_bytes = cli_memory_peak(); /* before a comparison loads the model resident */

@@ -103,7 +103,7 @@ static void csv_facts(struct cli_session *s) {
 static void hook_step(void *user, const struct sluice_step *step) {
     struct cli_session *s = user;
     struct sluice_error err;
-    cli_times_add(&s->times[step->phase], step);
+    counters_add_step(&s->steps[step->phase], step);
     if (s->csv && csv_rows(s->csv) == 0) {
         csv_facts(s);
     }

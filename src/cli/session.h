@@ -6,7 +6,7 @@
 
 #include "cli/args.h"
 #include "cli/progress.h"
-#include "cli/times.h"
+#include "observe/counters.h"
 #include "observe/csv.h"
 #include "gguf/gguf_check.h"
 #include "run/runner.h"
@@ -27,7 +27,7 @@ struct cli_session {
     struct sluice_settings settings;    /* as registered */
     struct csv *csv;                    /* --csv: a row per step goes there; NULL: not wanted, or it failed */
     bool csv_failed;                    /* it or a route trace failed, and a line was printed: the command must fail */
-    struct cli_times times[2];          /* sums over the steps so far, by enum sluice_phase */
+    struct step_sums steps[2];          /* steps so far, by enum sluice_phase */
 };
 
 /* Settings as a command has them: defaults, then the environment, then the options. Returns 0 or an exit code. */

@@ -1,11 +1,10 @@
 /*
  * summary.c - see summary.h.
  *
- * Prompt and generation are told apart by when they happened (snapshots of the counters), not by
- * the size of a batch, so that a prompt's last batch of one token counts as prompt. Rates are given per
- * token that was computed: the first generated token comes from the prompt's last batch, so a
- * generation of n tokens computes n - 1 steps. "Waited" is time in which nothing could be computed,
- * as sluice measures it; it is not wall time minus something.
+ * All numbers are sums over steps, and the command says of each step what it was part of. So a prompt's last batch of
+ * one token counts as prompt. Rates are given per token that was computed: the first generated token comes from the
+ * prompt's last batch, so a generation of n tokens computes n - 1 steps. "Waited" is time in which nothing could be
+ * computed, as sluice measures it; it is not wall time minus something.
  *
  * The JSON object has the same numbers in base units: bytes, seconds, tokens. Fields are added, never
  * renamed.
@@ -20,72 +19,12 @@
 
 static const double MIB = 1024.0 * 1024.0;
 
-static double ratio(double a, double b) {
-    return b > 0 ? a / b : 0;
-}
-
-/* a + sign * b */
-static struct sluice_drop_stats drops(const struct sluice_drop_stats *a, const struct sluice_drop_stats *b, int sign) {
-    const uint64_t s = (uint64_t)(int64_t)sign; /* wraps as it should */
-    return (struct sluice_drop_stats){
-        .examined = a->examined + s * b->examined,
-        .dropped = a->dropped + s * b->dropped,
-        .substituted = a->substituted + s * b->substituted,
-        .experts = a->experts + s * b->experts,
-        .experts_there = a->experts_there + s * b->experts_there,
-        .avoided_bytes = a->avoided_bytes + s * b->avoided_bytes,
-        .weight = a->weight + sign * b->weight,
-        .dropped_weight = a->dropped_weight + sign * b->dropped_weight,
-        .substituted_weight = a->substituted_weight + sign * b->substituted_weight,
-    };
-}
-
-/* Both kinds of batches of a snapshot, together. */
-static struct sluice_phase_stats both(const struct sluice_stats *s) {
-    const struct sluice_phase_stats *p = &s->prompt, *g = &s->generation;
-    return (struct sluice_phase_stats){
-        .blocks = p->blocks + g->blocks,
-        .tokens = p->tokens + g->tokens,
-        .routed = p->routed + g->routed,
-        .hits = p->hits + g->hits,
-        .misses = p->misses + g->misses,
-        .hit_bytes = p->hit_bytes + g->hit_bytes,
-        .miss_bytes = p->miss_bytes + g->miss_bytes,
-        .read_bytes = p->read_bytes + g->read_bytes,
-        .reads = p->reads + g->reads,
-        .stall_s = p->stall_s + g->stall_s,
-        .compute_s = p->compute_s + g->compute_s,
-        .drop = drops(&p->drop, &g->drop, 1),
-    };
-}
-
-void cli_phase_set(struct cli_phase *p, const struct sluice_stats *before, const struct sluice_stats *after,
-                   uint64_t tokens, double seconds) {
-    struct sluice_phase_stats a = both(before), b = both(after);
-    p->tokens = tokens;
-    p->seconds = seconds;
-    p->counted = (struct sluice_phase_stats){
-        .blocks = b.blocks - a.blocks,
-        .tokens = b.tokens - a.tokens,
-        .routed = b.routed - a.routed,
-        .hits = b.hits - a.hits,
-        .misses = b.misses - a.misses,
-        .hit_bytes = b.hit_bytes - a.hit_bytes,
-        .miss_bytes = b.miss_bytes - a.miss_bytes,
-        .read_bytes = b.read_bytes - a.read_bytes,
-        .reads = b.reads - a.reads,
-        .stall_s = b.stall_s - a.stall_s,
-        .compute_s = b.compute_s - a.compute_s,
-        .drop = drops(&b.drop, &a.drop, -1),
-    };
-}
-
-static double hit_rate(const struct cli_phase *p) {
-    return ratio((double)p->counted.hits, (double)(p->counted.hits + p->counted.misses));
+static double hit_rate(const struct sluice_step *s) {
+    return counters_ratio((double)s->hits, (double)(s->hits + s->misses));
 }
 
 static double mib_per_token(const struct cli_phase *p) {
-    return ratio((double)p->counted.read_bytes / MIB, (double)p->tokens);
+    return counters_ratio((double)p->steps.sum.read_bytes / MIB, (double)p->tokens);
 }
 
 static const char *stop_name(enum sluice_stop stop) {
@@ -110,31 +49,41 @@ static bool streams(const struct cli_report *r) {
 }
 
 void cli_phase_print(FILE *out, const char *name, const struct cli_phase *p, bool streaming) {
+    const struct sluice_step *s = &p->steps.sum;
+    const struct sluice_drop_stats *d = &s->drop;
     fprintf(out, "  %-12s%" PRIu64 " tokens in %.2f s, %.2f tok/s", name, p->tokens, p->seconds,
-            ratio((double)p->tokens, p->seconds));
-    if (streaming && p->tokens) {
+            counters_ratio((double)p->tokens, p->seconds));
+    if (!streaming) {
+        fputc('\n', out);
+        return;
+    }
+    if (p->tokens) {
         fprintf(out, "; %.1f MiB read per token, hit rate %.1f %%, waited %.2f s for reads", mib_per_token(p),
-                100 * hit_rate(p), p->counted.stall_s);
+                100 * hit_rate(s), s->stall_s);
     }
     fputc('\n', out);
-    const struct sluice_drop_stats *d = &p->counted.drop;
-    if (streaming && d->substituted) {
+    if (d->substituted) {
         fprintf(out,
                 "  %-12scopies for %" PRIu64 " of %" PRIu64
                 " routings (%.1f %%), %.2f %% of the weight, %.1f MiB of experts not "
                 "read, %.1f MiB of copies read\n",
-                "", d->substituted, d->examined, 100 * ratio((double)d->substituted, (double)d->examined),
-                100 * ratio(d->substituted_weight, d->weight), (double)d->avoided_bytes / MIB,
-                (double)p->times.sum.cold_bytes / MIB);
-    } else if (streaming && d->examined) {
+                "", d->substituted, d->examined, 100 * counters_ratio((double)d->substituted, (double)d->examined),
+                100 * counters_ratio(d->substituted_weight, d->weight), (double)d->avoided_bytes / MIB,
+                (double)s->cold_bytes / MIB);
+    } else if (d->examined) {
         fprintf(out,
                 "  %-12sdropped %" PRIu64 " of %" PRIu64
                 " routings (%.1f %%), %.2f %% of the weight, %.1f MiB not read\n",
-                "", d->dropped, d->examined, 100 * ratio((double)d->dropped, (double)d->examined),
-                100 * ratio(d->dropped_weight, d->weight), (double)d->avoided_bytes / MIB);
+                "", d->dropped, d->examined, 100 * counters_ratio((double)d->dropped, (double)d->examined),
+                100 * counters_ratio(d->dropped_weight, d->weight), (double)d->avoided_bytes / MIB);
     }
-    if (streaming) {
-        cli_times_print(&p->times, out);
+    if (s->wall_s > 0) {
+        /* These add up to 100 % because every part is measured, not because one of them is what the others leave. */
+        fprintf(out,
+                "  %-12swaiting for reads %.1f %%, experts %.1f %%, other layers %.1f %%, bookkeeping %.1f %%; %" PRIu64
+                " major faults\n",
+                "", 100 * s->stall_s / s->wall_s, 100 * s->expert_s / s->wall_s, 100 * s->other_s / s->wall_s,
+                100 * s->bookkeeping_s / s->wall_s, s->major_faults);
     }
 }
 
@@ -175,86 +124,30 @@ void cli_summary_print(const struct cli_report *r, FILE *out) {
     cli_memory_print(out, &r->total, streams(r), r->peak_bytes, r->cgroup_peak_bytes);
 }
 
-/* What lossy settings left out. */
-static json_t *drop_json(const struct sluice_drop_stats *d) {
-    json_t *o = json_object();
-    const bool ok = cli_json_count(o, "examined", d->examined) && cli_json_count(o, "dropped", d->dropped) &&
-                    cli_json_count(o, "substituted", d->substituted) &&
-                    cli_json_put(o, "substituted_weight", json_real(d->substituted_weight)) &&
-                    cli_json_put(o, "dropped_share", json_real(ratio((double)d->dropped, (double)d->examined))) &&
-                    cli_json_put(o, "weight", json_real(d->weight)) &&
-                    cli_json_put(o, "dropped_weight", json_real(d->dropped_weight)) &&
-                    cli_json_put(o, "dropped_weight_share", json_real(ratio(d->dropped_weight, d->weight))) &&
-                    cli_json_count(o, "experts", d->experts) && cli_json_count(o, "experts_there", d->experts_there) &&
-                    cli_json_count(o, "avoided_bytes", d->avoided_bytes);
-    return cli_json_whole(o, ok);
-}
-
 json_t *cli_phase_json(const struct cli_phase *p, bool streaming) {
-    json_t *o = json_object();
-    const struct sluice_phase_stats *c = &p->counted;
-    const struct sluice_step *t = &p->times.sum;
-    bool ok = cli_json_count(o, "tokens", p->tokens) && cli_json_put(o, "seconds", json_real(p->seconds)) &&
-              cli_json_put(o, "tokens_per_second", json_real(ratio((double)p->tokens, p->seconds))) &&
-              cli_json_count(o, "steps", p->times.steps) && cli_json_put(o, "step_seconds", json_real(t->wall_s)) &&
-              cli_json_put(o, "other_seconds", json_real(t->other_s)) &&
-              cli_json_count(o, "minor_faults", t->minor_faults) &&
-              cli_json_count(o, "major_faults", t->major_faults) && cli_json_put(o, "cpu_seconds", json_real(t->cpu_s));
+    const struct sluice_step *s = &p->steps.sum;
+    const struct sluice_drop_stats *d = &s->drop;
+    json_t *o = json_pack("{s:I,s:f,s:f}", "tokens", (json_int_t)p->tokens, "seconds", p->seconds, "tokens_per_second",
+                          counters_ratio((double)p->tokens, p->seconds));
+    bool ok = counters_json(o, COUNTERS_RUN, &(struct counters_at){.ended = &p->steps, .resident = !streaming});
     if (streaming) {
-        ok = ok && cli_json_count(o, "read_bytes", c->read_bytes) && cli_json_count(o, "cold_bytes", t->cold_bytes) &&
-             cli_json_count(o, "reads", c->reads) && cli_json_put(o, "mib_per_token", json_real(mib_per_token(p))) &&
-             cli_json_count(o, "routed", c->routed) && cli_json_count(o, "hits", c->hits) &&
-             cli_json_count(o, "misses", c->misses) && cli_json_count(o, "hit_bytes", c->hit_bytes) &&
-             cli_json_count(o, "miss_bytes", c->miss_bytes) && cli_json_put(o, "hit_rate", json_real(hit_rate(p))) &&
-             cli_json_put(o, "wait_seconds", json_real(c->stall_s)) &&
-             cli_json_put(o, "expert_compute_seconds", json_real(c->compute_s)) &&
-             cli_json_put(o, "bookkeeping_seconds", json_real(t->bookkeeping_s)) &&
-             cli_json_count(o, "evictions", t->evictions) && cli_json_put(o, "queue_mean", json_real(t->queue_mean)) &&
-             cli_json_count(o, "queue_max", t->queue_max) && cli_json_put(o, "drop", drop_json(&c->drop));
+        json_t *drop = json_object_get(o, "drop");
+        ok = ok && cli_json_put(o, "mib_per_token", json_real(mib_per_token(p))) &&
+             cli_json_put(o, "hit_rate", json_real(hit_rate(s))) &&
+             cli_json_put(drop, "dropped_share", json_real(counters_ratio((double)d->dropped, (double)d->examined))) &&
+             cli_json_put(drop, "dropped_weight_share", json_real(counters_ratio(d->dropped_weight, d->weight)));
     }
     return cli_json_whole(o, ok);
-}
-
-/* Reading ahead of use. */
-static json_t *foreseen_json(const struct sluice_foresee_stats *f) {
-    json_t *o = json_object();
-    if (!(cli_json_count(o, "asked", f->asked) && cli_json_count(o, "begun", f->begun) &&
-          cli_json_count(o, "used", f->used) && cli_json_count(o, "read_bytes", f->read_bytes) &&
-          cli_json_count(o, "pauses", f->pauses))) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
 }
 
 json_t *cli_cache_json(const struct sluice_stats *t) {
     json_t *o = json_object();
-    if (!(cli_json_count(o, "bytes", t->cache_bytes) && cli_json_count(o, "slots", t->slots) &&
-          cli_json_count(o, "resident", t->resident) && cli_json_count(o, "evictions", t->evictions) &&
-          cli_json_put(o, "foreseen", foreseen_json(&t->foreseen)) && cli_json_count(o, "bank_bytes", t->bank_bytes) &&
-          cli_json_count(o, "token_bytes", t->token_bytes) && cli_json_count(o, "layer_bytes", t->layer_bytes) &&
-          cli_json_count(o, "lanes", t->lanes) && cli_json_put(o, "io", json_string("pread")) &&
-          cli_json_put(o, "direct_io", json_boolean(t->direct_io)))) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
+    return cli_json_whole(o, counters_json(o, COUNTERS_RUN, &(struct counters_at){.stats = t}));
 }
 
 json_t *cli_plan_json(const struct sluice_plan *p) {
     json_t *o = json_object();
-    if (!(cli_json_count(o, "limit_bytes", p->limit_bytes) &&
-          cli_json_put(o, "limit_by_setting", json_boolean(p->limit_by_setting)) &&
-          cli_json_count(o, "total_bytes", p->total_bytes) && cli_json_count(o, "process_bytes", p->process_bytes) &&
-          cli_json_count(o, "files_bytes", p->files_bytes) &&
-          cli_json_count(o, "untouched_bytes", p->untouched_bytes) &&
-          cli_json_count(o, "dense_bytes", p->dense_bytes) && cli_json_count(o, "cache_bytes", p->cache_bytes) &&
-          cli_json_count(o, "scratch_bytes", p->scratch_bytes) && cli_json_count(o, "floor_bytes", p->floor_bytes) &&
-          cli_json_put(o, "dense_mapped", json_boolean(p->dense_mapped)))) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
+    return cli_json_whole(o, counters_json(o, COUNTERS_RUN, &(struct counters_at){.plan = p}));
 }
 
 static json_t *comparison_json(const struct sluice_comparison *c) {

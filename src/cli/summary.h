@@ -11,12 +11,11 @@
 #include "run/record.h"
 #include "sluice.h"
 
-/* One phase, measured between two snapshots of the counters. */
+/* One phase. */
 struct cli_phase {
-    uint64_t tokens;                   /* tokens computed in it */
-    double seconds;                    /* wall time of computing them */
-    struct sluice_phase_stats counted; /* what sluice did in it, both kinds of batches together */
-    struct cli_times times;            /* its steps, added up; of failed and interrupted ones nothing */
+    uint64_t tokens;        /* tokens computed in it */
+    double seconds;         /* wall time of computing them, seconds */
+    struct step_sums steps; /* its steps, added up; of failed and interrupted ones nothing */
 };
 
 struct cli_report {
@@ -34,10 +33,6 @@ struct cli_report {
     bool compared;                /* --compare-resident: comparison is filled */
     struct sluice_comparison comparison;
 };
-
-/* The difference of two snapshots, as a phase of `tokens` tokens in `seconds` seconds. */
-void cli_phase_set(struct cli_phase *p, const struct sluice_stats *before, const struct sluice_stats *after,
-                   uint64_t tokens, double seconds);
 
 /* "  name   512 tokens in 1.00 s, ..." and where the time went. `streaming`: with what was read. */
 void cli_phase_print(FILE *out, const char *name, const struct cli_phase *p, bool streaming);

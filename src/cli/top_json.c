@@ -12,29 +12,6 @@ static bool put_text(json_t *object, const char *key, const char *text) {
     return cli_json_put(object, key, cli_json_text(text));
 }
 
-static json_t *sums_json(const struct stat_sums *s) {
-    json_t *o = json_object();
-    if (!(cli_json_count(o, "steps", s->steps) && cli_json_count(o, "tokens", s->tokens) &&
-          cli_json_put(o, "wall_seconds", json_real(s->wall_s)) &&
-          cli_json_put(o, "stall_seconds", json_real(s->stall_s)) &&
-          cli_json_put(o, "expert_seconds", json_real(s->expert_s)) &&
-          cli_json_put(o, "other_seconds", json_real(s->other_s)) &&
-          cli_json_put(o, "bookkeeping_seconds", json_real(s->bookkeeping_s)) &&
-          cli_json_count(o, "read_bytes", s->read_bytes) && cli_json_count(o, "reads", s->reads) &&
-          cli_json_count(o, "routed", s->routed) && cli_json_count(o, "hits", s->hits) &&
-          cli_json_count(o, "misses", s->misses) && cli_json_count(o, "hit_bytes", s->hit_bytes) &&
-          cli_json_count(o, "miss_bytes", s->miss_bytes) && cli_json_count(o, "evictions", s->evictions) &&
-          cli_json_count(o, "minor_faults", s->minor_faults) && cli_json_count(o, "major_faults", s->major_faults) &&
-          cli_json_put(o, "cpu_seconds", json_real(s->cpu_s)) && cli_json_count(o, "examined", s->examined) &&
-          cli_json_count(o, "dropped", s->dropped) && cli_json_count(o, "substituted", s->substituted) &&
-          cli_json_count(o, "avoided_bytes", s->avoided_bytes) && cli_json_put(o, "weight", json_real(s->weight)) &&
-          cli_json_put(o, "dropped_weight", json_real(s->dropped_weight)))) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
-}
-
 static json_t *rates_json(const struct top_rates *r) {
     static const char *const part[] = {"stall", "experts", "other", "bookkeeping"};
     json_t *o = json_object();
@@ -66,26 +43,29 @@ static json_t *layers_json(const struct stat_data *d) {
     return a;
 }
 
+static json_t *phase_json(const struct step_sums *s) {
+    json_t *o = json_object();
+    return cli_json_whole(o, counters_json(o, COUNTERS_TOP, &(struct counters_at){.ended = s}));
+}
+
 static json_t *process_json(const struct top_process *p, double now) {
     const struct stat_data *d = &p->d;
     const struct top_rates r = top_rates_of(d);
+    struct sluice_phase_stats all = d->stats.prompt;
     json_t *o = json_object();
-    if (!(cli_json_count(o, "pid", d->pid) && put_text(o, "program", d->program) && put_text(o, "sluice", d->version) &&
-          put_text(o, "model", d->model) && put_text(o, "mode", d->mode) && cli_json_count(o, "threads", d->threads) &&
-          cli_json_put(o, "age_seconds", json_real(now > d->updated ? now - d->updated : 0)) &&
-          cli_json_count(o, "memory_bytes", p->memory) && cli_json_count(o, "cache_bytes", d->cache_bytes) &&
-          cli_json_count(o, "bank_bytes", d->bank_bytes) && cli_json_count(o, "slots", d->slots) &&
-          cli_json_count(o, "resident", d->resident) && cli_json_count(o, "blocks", d->blocks) &&
-          cli_json_count(o, "read_bytes", d->read_bytes) && cli_json_count(o, "hits", d->hits) &&
-          cli_json_count(o, "misses", d->misses) && cli_json_count(o, "steps", d->n_steps) &&
-          cli_json_put(o, "last", rates_json(&r)) &&
-          cli_json_put(o, "prompt", sums_json(&d->sums[SLUICE_PHASE_PROMPT])) &&
-          cli_json_put(o, "generation", sums_json(&d->sums[SLUICE_PHASE_GENERATION])) &&
-          cli_json_put(o, "layers", layers_json(d)))) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
+    counters_add(&all, &d->stats.generation);
+    const bool ok = cli_json_count(o, "pid", d->pid) && put_text(o, "program", d->program) &&
+                    put_text(o, "sluice", d->version) && put_text(o, "model", d->model) &&
+                    put_text(o, "mode", d->mode) && cli_json_count(o, "threads", d->threads) &&
+                    cli_json_put(o, "age_seconds", json_real(now > d->updated ? now - d->updated : 0)) &&
+                    cli_json_count(o, "memory_bytes", p->memory) &&
+                    counters_json(o, COUNTERS_TOP, &(struct counters_at){.stats = &d->stats}) &&
+                    counters_json(o, COUNTERS_TOTAL, &(struct counters_at){.live = &all}) &&
+                    cli_json_count(o, "steps", d->n_steps) && cli_json_put(o, "last", rates_json(&r)) &&
+                    cli_json_put(o, "prompt", phase_json(&d->ended[SLUICE_PHASE_PROMPT])) &&
+                    cli_json_put(o, "generation", phase_json(&d->ended[SLUICE_PHASE_GENERATION])) &&
+                    cli_json_put(o, "layers", layers_json(d));
+    return cli_json_whole(o, ok);
 }
 
 int top_json(const struct top_list *l, double now, const char *command) {

@@ -8,7 +8,6 @@
  * ASCII only: every terminal shows it, and a path that holds escape sequences does nothing.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,12 +24,6 @@ struct page {
     int width, rows;         /* what fits */
     int n;                   /* lines so far */
 };
-
-/* Always a number that can be printed, in JSON too: the file may say that a step took no time to speak of. */
-static double ratio(double a, double b) {
-    const double x = b > 0 ? a / b : 0;
-    return isfinite(x) ? x : 0;
-}
 
 /* Add a line, cut to the width, of printable characters. */
 static void add(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -51,35 +44,27 @@ static void add(struct page *p, const char *format, ...) {
 
 struct top_rates top_rates_of(const struct stat_data *d) {
     struct top_rates r = {0};
-    double tokens = 0, wall = 0, read = 0, hits = 0, uses = 0, hit_bytes = 0, use_bytes = 0, part[4] = {0};
+    struct step_sums last = {0};
+    const struct sluice_step *s = &last.sum;
     if (d->n_steps == 0) {
         return r;
     }
-    const uint64_t phase = d->step[(d->n_steps - 1) % STAT_STEPS].phase;
+    const enum sluice_phase phase = d->step[(d->n_steps - 1) % STAT_STEPS].phase;
     for (uint64_t i = 1; i <= STAT_STEPS && i <= d->n_steps; i++) {
-        const struct stat_step *s = &d->step[(d->n_steps - i) % STAT_STEPS];
-        if (s->phase != phase) {
+        const struct sluice_step *step = &d->step[(d->n_steps - i) % STAT_STEPS];
+        if (step->phase != phase) {
             break;
         }
-        tokens += (double)s->tokens;
-        wall += s->wall_s;
-        read += (double)s->read_bytes;
-        hits += (double)s->hits;
-        uses += (double)s->hits + (double)s->misses;
-        hit_bytes += (double)s->hit_bytes;
-        use_bytes += (double)s->hit_bytes + (double)s->miss_bytes;
-        part[0] += s->stall_s;
-        part[1] += s->expert_s;
-        part[2] += s->other_s;
-        part[3] += s->bookkeeping_s;
+        counters_add_step(&last, step);
     }
+    const double part[] = {s->stall_s, s->expert_s, s->other_s, s->bookkeeping_s};
     r.prompt = phase == SLUICE_PHASE_PROMPT;
-    r.tokens_per_s = ratio(tokens, wall);
-    r.bytes_per_s = ratio(read, wall);
-    r.hits = ratio(hits, uses);
-    r.hit_bytes = ratio(hit_bytes, use_bytes);
+    r.tokens_per_s = counters_ratio((double)s->tokens, s->wall_s);
+    r.bytes_per_s = counters_ratio((double)s->read_bytes, s->wall_s);
+    r.hits = counters_ratio((double)s->hits, (double)s->hits + (double)s->misses);
+    r.hit_bytes = counters_ratio((double)s->hit_bytes, (double)s->hit_bytes + (double)s->miss_bytes);
     for (int i = 0; i < 4; i++) {
-        r.part[i] = ratio(part[i] > 0 ? part[i] : 0, wall);
+        r.part[i] = counters_ratio(part[i] > 0 ? part[i] : 0, s->wall_s);
     }
     return r;
 }
@@ -112,7 +97,7 @@ static void add_map(struct page *p, const struct stat_data *d, bool rows) {
         wide = wide < 8 ? 8 : wide > 128 ? 128 : wide;
         for (uint64_t i = 0; i < d->n_layers; i++) {
             const struct stat_layer *l = &d->layer[i];
-            const int full = (int)(ratio(l->resident, l->experts) * wide + 0.5);
+            const int full = (int)(counters_ratio(l->resident, l->experts) * wide + 0.5);
             memset(cells, '#', (size_t)full);
             memset(cells + full, '.', (size_t)(wide - full));
             cells[wide] = '\0';
@@ -121,7 +106,7 @@ static void add_map(struct page *p, const struct stat_data *d, bool rows) {
         return;
     }
     for (uint64_t i = 0; i < d->n_layers; i++) {
-        const double part = ratio(d->layer[i].resident, d->layer[i].experts);
+        const double part = counters_ratio(d->layer[i].resident, d->layer[i].experts);
         /* Blank is none at all, @ is all of them. */
         cells[n++] = part <= 0 ? RAMP[0] : part >= 1 ? RAMP[9] : RAMP[1 + (int)(part * 8)];
         if (n == p->width - 4 || n == 64 || i + 1 == d->n_layers) {
@@ -135,7 +120,11 @@ static void add_map(struct page *p, const struct stat_data *d, bool rows) {
 int top_page(const struct top_process *p, double now, int width, int rows, bool map_rows,
              char line[TOP_LINES][TOP_WIDTH]) {
     const struct stat_data *d = &p->d;
-    const struct stat_sums *a = &d->sums[0], *b = &d->sums[1];
+    const struct sluice_step *prompt = &d->ended[SLUICE_PHASE_PROMPT].sum;
+    const struct sluice_step *generation = &d->ended[SLUICE_PHASE_GENERATION].sum;
+    struct step_sums both = {0};
+    struct sluice_phase_stats live = d->stats.prompt;
+    const struct sluice_step *all = &both.sum;
     const struct top_rates r = top_rates_of(d);
     const double GIB = 1024.0 * 1024 * 1024;
     struct page page = {.line = line,
@@ -146,6 +135,9 @@ int top_page(const struct top_process *p, double now, int width, int rows, bool 
                                 : rows > TOP_LINES ? TOP_LINES
                                                    : rows};
     char idle[48] = "";
+    counters_add(&live, &d->stats.generation);
+    counters_add_step(&both, prompt);
+    counters_add_step(&both, generation);
     if (now - d->updated > IDLE_S) {
         snprintf(idle, sizeof idle, ", idle for %.0f s", now - d->updated);
     }
@@ -155,24 +147,23 @@ int top_page(const struct top_process *p, double now, int width, int rows, bool 
         r.prompt ? "prompt" : "generation", r.tokens_per_s, r.bytes_per_s / 1e9, 100 * r.hits, 100 * r.hit_bytes);
     add_bar(&page, &r);
     add(&page, "memory   %.2f GiB resident; cache %.2f GiB, %" PRIu64 " of %" PRIu64 " slots in use; experts %.2f GiB",
-        (double)p->memory / GIB, (double)d->cache_bytes / GIB, d->resident, d->slots, (double)d->bank_bytes / GIB);
+        (double)p->memory / GIB, (double)d->stats.cache_bytes / GIB, d->stats.resident, d->stats.slots,
+        (double)d->stats.bank_bytes / GIB);
     add(&page,
         "total    %" PRIu64 " tokens read, %" PRIu64 " generated, %.2f GB read, hits %.1f %%, %" PRIu64 " evicted",
-        a->tokens, b->tokens, (double)d->read_bytes / 1e9,
-        100 * ratio((double)d->hits, (double)d->hits + (double)d->misses), a->evictions + b->evictions);
-    const double examined = (double)(a->examined + b->examined);
-    if (a->substituted + b->substituted) {
+        prompt->tokens, generation->tokens, (double)live.read_bytes / 1e9,
+        100 * counters_ratio((double)live.hits, (double)live.hits + (double)live.misses), all->evictions);
+    if (all->drop.substituted) {
         add(&page, "copies   for %.1f %% of the routings examined, %.2f GB of experts not read",
-            100 * ratio((double)(a->substituted + b->substituted), examined),
-            (double)(a->avoided_bytes + b->avoided_bytes) / 1e9);
-    } else if (examined > 0) {
+            100 * counters_ratio((double)all->drop.substituted, (double)all->drop.examined),
+            (double)all->drop.avoided_bytes / 1e9);
+    } else if (all->drop.examined) {
         add(&page, "dropped  %.1f %% of the routings examined, %.1f %% of their weight, %.2f GB not read",
-            100 * ratio((double)(a->dropped + b->dropped), examined),
-            100 * ratio(a->dropped_weight + b->dropped_weight, a->weight + b->weight),
-            (double)(a->avoided_bytes + b->avoided_bytes) / 1e9);
+            100 * counters_ratio((double)all->drop.dropped, (double)all->drop.examined),
+            100 * counters_ratio(all->drop.dropped_weight, all->drop.weight), (double)all->drop.avoided_bytes / 1e9);
     }
-    add(&page, "faults   %" PRIu64 " major, %" PRIu64 " minor; %.1f processors busy", a->major_faults + b->major_faults,
-        a->minor_faults + b->minor_faults, ratio(a->cpu_s + b->cpu_s, a->wall_s + b->wall_s));
+    add(&page, "faults   %" PRIu64 " major, %" PRIu64 " minor; %.1f processors busy", all->major_faults,
+        all->minor_faults, counters_ratio(all->cpu_s, all->wall_s));
     add(&page, "model    %s", d->model);
     add(&page, "mode     %s", d->mode);
     add_map(&page, d, map_rows);

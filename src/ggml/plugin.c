@@ -12,7 +12,6 @@
  * like a bad setting. SLUICE_STATS=FILE writes the counters as one JSON object when the process ends, for tests
  * and scripts that watch a stock program.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "ggml/backend.h"
 #include "memory/settings.h"
 #include "cache/error.h"
+#include "observe/counters.h"
 
 SLUICE_API ggml_backend_reg_t ggml_backend_init(void);
 
@@ -36,27 +36,15 @@ static void plugin_write_stats(void) {
     pthread_mutex_lock(&sluice_device.lock);
     const struct sluice_plan plan = sluice_device.plan; /* the last one, though its models may be gone */
     pthread_mutex_unlock(&sluice_device.lock);
-    const struct sluice_phase_stats *p = &s.prompt, *g = &s.generation;
-    fprintf(f,
-            "{\"tensors\":%" PRIu32 ",\"hits_total\":%" PRIu64 ",\"misses_total\":%" PRIu64
-            ",\"read_bytes_total\":%" PRIu64 ",\"generation_routed\":%" PRIu64 ",\"generation_hits\":%" PRIu64
-            ",\"evictions\":%" PRIu64 ",\"foreseen_begun\":%" PRIu64 ",\"foreseen_used\":%" PRIu64
-            ",\"cache_bytes\":%" PRIu64 ",\"direct_io\":%s,\"io\":\"%s\",\"plan_bytes\":%" PRIu64
-            ",\"dense_bytes\":%" PRIu64 ",\"dense_mapped\":%s,\"examined\":%" PRIu64 ",\"dropped\":%" PRIu64
-            ",\"dropped_experts\":%" PRIu64 ",\"dropped_there\":%" PRIu64 ",\"avoided_bytes\":%" PRIu64
-            ",\"prompt_examined\":%" PRIu64 ",\"prompt_dropped\":%" PRIu64 ",\"blocks\":%" PRIu64
-            ",\"generation_blocks\":%" PRIu64 ",\"generation_misses\":%" PRIu64 ",\"substituted\":%" PRIu64
-            ",\"prompt_substituted\":%" PRIu64 ",\"cold_tensors\":%" PRIu32 ",\"cold_copies\":%" PRIu64
-            ",\"cold_hits\":%" PRIu64 ",\"cold_read_bytes\":%" PRIu64 ",\"cold_cache_bytes\":%" PRIu64 "}\n",
-            s.tensors, p->hits + g->hits, p->misses + g->misses, p->read_bytes + g->read_bytes, g->routed, g->hits,
-            s.evictions, s.foreseen.begun, s.foreseen.used, s.cache_bytes, s.direct_io ? "true" : "false", "pread",
-            plan.total_bytes, plan.dense_bytes, plan.dense_mapped ? "true" : "false",
-            p->drop.examined + g->drop.examined, p->drop.dropped + g->drop.dropped, p->drop.experts + g->drop.experts,
-            p->drop.experts_there + g->drop.experts_there, p->drop.avoided_bytes + g->drop.avoided_bytes,
-            p->drop.examined, p->drop.dropped, p->blocks + g->blocks, g->blocks, g->misses,
-            p->drop.substituted + g->drop.substituted, p->drop.substituted, s.cold.tensors, s.cold.copies, s.cold.hits,
-            s.cold.read_bytes, s.cold.cache_bytes);
-    if (fclose(f)) {
+    struct sluice_phase_stats both = s.prompt;
+    counters_add(&both, &s.generation);
+    json_t *o = json_object();
+    bool ok = counters_json(o, COUNTERS_FILE, &(struct counters_at){.live = &both, .stats = &s, .plan = &plan}) &&
+              counters_json(o, COUNTERS_FILE, &(struct counters_at){.live = &s.prompt, .prefix = "prompt_"}) &&
+              counters_json(o, COUNTERS_FILE, &(struct counters_at){.live = &s.generation, .prefix = "generation_"});
+    ok = ok && json_dumpf(o, f, JSON_COMPACT) == 0 && fputc('\n', f) != EOF;
+    json_decref(o);
+    if (fclose(f) || !ok) {
         fprintf(stderr, "sluice: cannot write SLUICE_STATS=%s\n", path);
     }
 }

@@ -18,46 +18,6 @@
 
 enum { SHOW_EVERY_MS = 100, SHOW_STEP_MS = 20 }; /* within a step, and at the end of one */
 
-static void show_add(struct stat_data *d, const struct sluice_step *s) {
-    struct stat_sums *t = &d->sums[s->phase];
-    t->steps++;
-    t->tokens += s->tokens;
-    t->wall_s += s->wall_s;
-    t->stall_s += s->stall_s;
-    t->expert_s += s->expert_s;
-    t->other_s += s->other_s;
-    t->bookkeeping_s += s->bookkeeping_s;
-    t->read_bytes += s->read_bytes;
-    t->reads += s->reads;
-    t->routed += s->routed;
-    t->hits += s->hits;
-    t->misses += s->misses;
-    t->hit_bytes += s->hit_bytes;
-    t->miss_bytes += s->miss_bytes;
-    t->evictions += s->evictions;
-    t->minor_faults += s->minor_faults;
-    t->major_faults += s->major_faults;
-    t->cpu_s += s->cpu_s;
-    t->examined += s->drop.examined;
-    t->dropped += s->drop.dropped;
-    t->substituted += s->drop.substituted;
-    t->avoided_bytes += s->drop.avoided_bytes;
-    t->weight += s->drop.weight;
-    t->dropped_weight += s->drop.dropped_weight;
-    d->step[d->n_steps++ % STAT_STEPS] = (struct stat_step){.phase = s->phase,
-                                                            .tokens = s->tokens,
-                                                            .wall_s = s->wall_s,
-                                                            .stall_s = s->stall_s,
-                                                            .expert_s = s->expert_s,
-                                                            .other_s = s->other_s,
-                                                            .bookkeeping_s = s->bookkeeping_s,
-                                                            .read_bytes = s->read_bytes,
-                                                            .hits = s->hits,
-                                                            .misses = s->misses,
-                                                            .hit_bytes = s->hit_bytes,
-                                                            .miss_bytes = s->miss_bytes};
-}
-
 /* Bring the file, if there is one, up to the counters *st at time t. Caller holds the log's lock. */
 static void show_write(struct step_log *log, const struct sluice_stats *st, double t) {
     struct stat_data *d = &log->shown;
@@ -68,7 +28,8 @@ static void show_write(struct step_log *log, const struct sluice_stats *st, doub
     const double below = atomic_load_explicit(&sluice_device.drop_below, memory_order_relaxed);
     /* The arena was cut: now auto is decided. Or what is lossy was changed. */
     const bool renorm = atomic_load_explicit(&sluice_device.drop_renorm, memory_order_relaxed);
-    if (d->cache_bytes != st->cache_bytes || log->shown_below != below || log->shown_renorm != renorm || !d->mode[0]) {
+    if (d->stats.cache_bytes != st->cache_bytes || log->shown_below != below || log->shown_renorm != renorm ||
+        !d->mode[0]) {
         log->shown_below = below;
         log->shown_renorm = renorm;
         sluice_mode_line(d->mode, sizeof d->mode);
@@ -76,14 +37,7 @@ static void show_write(struct step_log *log, const struct sluice_stats *st, doub
     }
     d->updated = t;
     d->threads = (uint64_t)sluice_device.threads;
-    d->cache_bytes = st->cache_bytes;
-    d->bank_bytes = st->bank_bytes;
-    d->slots = st->slots;
-    d->resident = st->resident;
-    d->blocks = st->prompt.blocks + st->generation.blocks;
-    d->read_bytes = st->prompt.read_bytes + st->generation.read_bytes;
-    d->hits = st->prompt.hits + st->generation.hits;
-    d->misses = st->prompt.misses + st->generation.misses;
+    d->stats = *st;
     d->n_layers = engine_layers(sluice_device.engine, layers, STAT_LAYERS_MAX);
     for (uint32_t i = 0; i < d->n_layers; i++) {
         d->layer[i] = (struct stat_layer){.resident = layers[i].resident, .experts = layers[i].experts};
@@ -94,8 +48,10 @@ static void show_write(struct step_log *log, const struct sluice_stats *st, doub
 
 void show_step(struct step_log *log, const struct sluice_step *s, double t) {
     if (s->tokens) {
-        show_add(&log->shown, s);
-        log->ended[s->phase] = t;
+        struct stat_data *d = &log->shown;
+        counters_add_step(&d->ended[s->phase], s);
+        d->ended[s->phase].ended = t;
+        d->step[d->n_steps++ % STAT_STEPS] = *s;
     }
     if (t - log->shown_at >= 1e-3 * SHOW_STEP_MS) {
         show_write(log, &log->last, t);

@@ -41,20 +41,6 @@ static double cpu_of(const struct rusage *u) {
     return seconds_of(u->ru_utime) + seconds_of(u->ru_stime);
 }
 
-/* What was left out since `a`, added to *out. */
-static void step_drops(const struct sluice_drop_stats *a, const struct sluice_drop_stats *b,
-                       struct sluice_drop_stats *out) {
-    out->examined += b->examined - a->examined;
-    out->dropped += b->dropped - a->dropped;
-    out->substituted += b->substituted - a->substituted;
-    out->experts += b->experts - a->experts;
-    out->experts_there += b->experts_there - a->experts_there;
-    out->avoided_bytes += b->avoided_bytes - a->avoided_bytes;
-    out->weight += b->weight - a->weight;
-    out->dropped_weight += b->dropped_weight - a->dropped_weight;
-    out->substituted_weight += b->substituted_weight - a->substituted_weight;
-}
-
 /* What the process counted since the last step ended, any step. */
 static void step_count(struct step_log *log, struct sluice_step *out) {
     struct sluice_stats now;
@@ -62,24 +48,7 @@ static void step_count(struct step_log *log, struct sluice_step *out) {
         return; /* nothing streams */
     }
     device_stats(&now);
-    const struct sluice_phase_stats *a[] = {&log->last.prompt, &log->last.generation};
-    const struct sluice_phase_stats *b[] = {&now.prompt, &now.generation};
-    for (int i = 0; i < 2; i++) {
-        out->read_bytes += b[i]->read_bytes - a[i]->read_bytes;
-        out->reads += b[i]->reads - a[i]->reads;
-        out->routed += b[i]->routed - a[i]->routed;
-        out->hits += b[i]->hits - a[i]->hits;
-        out->misses += b[i]->misses - a[i]->misses;
-        out->hit_bytes += b[i]->hit_bytes - a[i]->hit_bytes;
-        out->miss_bytes += b[i]->miss_bytes - a[i]->miss_bytes;
-        step_drops(&a[i]->drop, &b[i]->drop, &out->drop);
-    }
-    out->cold_bytes = now.cold.read_bytes - log->last.cold.read_bytes;
-    out->evictions = now.evictions - log->last.evictions;
-    out->submits = now.submits - log->last.submits;
-    if (out->submits) {
-        out->queue_mean = (double)(now.queue_sum - log->last.queue_sum) / (double)out->submits;
-    }
+    counters_between(&log->last, &now, out);
     out->queue_max = engine_take_queue_max(sluice_device.engine);
     log->last = now;
 }

@@ -36,9 +36,8 @@ struct step_log {
     struct stat_data shown;   /* what is in it */
     double shown_below;       /* drop_cold_experts in its mode line */
     bool shown_renorm;        /* drop_renorm in it */
-    double ended[2]; /* when the last step ended, seconds of clock_seconds, by enum sluice_phase; 0: none did */
-    double shown_at; /* since when, seconds of clock_seconds */
-    bool at_exit;    /* removal at the end of the process is arranged */
+    double shown_at;          /* since when, seconds of clock_seconds */
+    bool at_exit;             /* removal at the end of the process is arranged */
 };
 
 /*

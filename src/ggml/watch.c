@@ -52,17 +52,7 @@ static void watch_hide(char *text) {
 static void watch_steps(struct window_numbers *out) {
     struct step_log *log = &sluice_device.steps;
     pthread_mutex_lock(&log->lock);
-    for (int i = 0; i < WINDOW_PHASES; i++) {
-        const struct stat_sums *s = &log->shown.sums[i];
-        out->phase[i] = (struct window_phase){.steps = s->steps,
-                                              .tokens = s->tokens,
-                                              .wall_s = s->wall_s,
-                                              .compute_s = s->expert_s,
-                                              .stall_s = s->stall_s,
-                                              .other_s = s->other_s,
-                                              .bookkeeping_s = s->bookkeeping_s,
-                                              .ended = log->ended[i]};
-    }
+    memcpy(out->ended, log->shown.ended, sizeof out->ended);
     pthread_mutex_unlock(&log->lock);
 }
 

@@ -13,15 +13,13 @@
  * measured. Columns are only ever added at the end; the number in the first line changes when that is
  * not enough.
  *
- * Seconds are printed from integers: a host program may have chosen a locale whose decimal sign is a
- * comma, and printf would follow it. Every row is flushed, so that a run that is killed leaves what it
- * did, and `tail -f` shows it as it happens.
+ * The columns are rows of the table of counters (counters.c). Every row is flushed, so that a run that is killed leaves
+ * what it did, and `tail -f` shows it as it happens.
  */
 #include "observe/csv.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,11 +27,7 @@
 #include <time.h>
 
 #include "cache/error.h"
-
-#define CSV_HEADER                                                                                                     \
-    "step,phase,tokens,wall_s,stall_s,expert_s,other_s,bookkeeping_s,read_bytes,reads,routed,hits,misses,hit_bytes,"   \
-    "miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s,examined,dropped,avoided_bytes,weight," \
-    "dropped_weight,substituted,cold_bytes\n"
+#include "observe/counters.h"
 
 struct csv {
     FILE *file;    /* where to */
@@ -104,12 +98,9 @@ void csv_settings(struct csv *c, const struct sluice_settings *s, const struct s
     csv_fact(c, "io", "%s", streaming ? "pread" : "none");
     csv_fact(c, "lanes", "%d", s->io_threads);
     csv_fact(c, "lookahead", "%d", s->lookahead);
-    char drop[32];
-    snprintf(drop, sizeof drop, "%.6f", s->drop_cold_experts);
-    for (char *p = drop; *p; p++) { /* the locale's sign */
-        *p = *p >= '0' && *p <= '9' ? *p : '.';
-    }
-    csv_fact(c, "drop_cold_experts", "%s", drop);
+    fputs("# drop_cold_experts=", c->file);
+    counters_fixed(c->file, s->drop_cold_experts, 6);
+    fputc('\n', c->file);
     csv_fact(c, "drop_renorm", "%d", s->drop_renorm);
     csv_fact(c, "drop_in_prefill", "%d", s->drop_in_prefill);
     csv_fact(c, "drop_reproducible", "%d", s->drop_reproducible);
@@ -121,40 +112,19 @@ uint64_t csv_rows(const struct csv *c) {
     return c->rows;
 }
 
-/* ",1.2345678", whatever the locale. */
-static void csv_real(struct csv *c, double x) {
-    const double scaled = x > 0 && x < 1e11 ? round(x * 1e7) : 0; /* parts may be -0 or a rounding below 0 */
-    const uint64_t n = (uint64_t)scaled;
-    fprintf(c->file, ",%" PRIu64 ".%07" PRIu64, n / 10000000, n % 10000000);
-}
-
 static void csv_head(struct csv *c) {
     if (!c->headed) {
-        fputs(CSV_HEADER, c->file);
+        fputs("step,phase", c->file);
+        counters_csv_head(c->file);
+        fputc('\n', c->file);
         c->headed = true;
     }
 }
 
 int csv_row(struct csv *c, const struct sluice_step *s, struct sluice_error *err) {
     csv_head(c);
-    fprintf(c->file, "%" PRIu64 ",%s,%" PRIu32, ++c->rows, s->phase == SLUICE_PHASE_PROMPT ? "prompt" : "generation",
-            s->tokens);
-    const double times[] = {s->wall_s, s->stall_s, s->expert_s, s->other_s, s->bookkeeping_s};
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        csv_real(c, times[i]);
-    }
-    const uint64_t counts[] = {s->read_bytes, s->reads,     s->routed,     s->hits,
-                               s->misses,     s->hit_bytes, s->miss_bytes, s->evictions};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        fprintf(c->file, ",%" PRIu64, counts[i]);
-    }
-    csv_real(c, s->queue_mean);
-    fprintf(c->file, ",%" PRIu32 ",%" PRIu64 ",%" PRIu64, s->queue_max, s->minor_faults, s->major_faults);
-    csv_real(c, s->cpu_s);
-    fprintf(c->file, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, s->drop.examined, s->drop.dropped, s->drop.avoided_bytes);
-    csv_real(c, s->drop.weight);
-    csv_real(c, s->drop.dropped_weight);
-    fprintf(c->file, ",%" PRIu64 ",%" PRIu64, s->drop.substituted, s->cold_bytes);
+    fprintf(c->file, "%" PRIu64 ",%s", ++c->rows, s->phase == SLUICE_PHASE_PROMPT ? "prompt" : "generation");
+    counters_csv_row(c->file, s);
     fputc('\n', c->file);
     if (fflush(c->file) || ferror(c->file)) {
         return csv_fail(c, err);

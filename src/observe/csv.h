@@ -1,6 +1,6 @@
 /* csv.h - one row per step in a file: the format that `sluice bench` and users' scripts read. */
-#ifndef SLUICE_MEMORY_CSV_H
-#define SLUICE_MEMORY_CSV_H
+#ifndef SLUICE_OBSERVE_CSV_H
+#define SLUICE_OBSERVE_CSV_H
 
 #include "sluice.h"
 

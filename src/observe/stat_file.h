@@ -4,8 +4,8 @@
  * One file per process, PID.stat, in a directory of the user's that nobody else can enter. The layout
  * is fixed for a version; both ends are in stat_file.c and stat_read.c.
  */
-#ifndef SLUICE_MEMORY_STAT_FILE_H
-#define SLUICE_MEMORY_STAT_FILE_H
+#ifndef SLUICE_OBSERVE_STAT_FILE_H
+#define SLUICE_OBSERVE_STAT_FILE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,36 +13,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "observe/counters.h"
 #include "sluice.h"
 
 enum {
-    STAT_VERSION = 2,      /* changes with any field below */
+    STAT_VERSION = 3,      /* changes with any field below */
     STAT_LAYERS_MAX = 512, /* MoE layers shown; more are not */
     STAT_STEPS = 16,       /* last steps kept */
     STAT_DIRS = 2,         /* directories that may hold files: see stat_dir */
     STAT_PATH_MAX = 512    /* bytes of a directory's path with its terminator */
-};
-
-/* Sums over the steps of a phase. Eight-byte fields only, here and below: no holes, one layout everywhere. */
-struct stat_sums {
-    uint64_t steps, tokens;                                   /* as they say */
-    double wall_s, stall_s, expert_s, other_s, bookkeeping_s; /* seconds, see sluice_step */
-    uint64_t read_bytes, reads;                               /* see sluice_step, all of the rest */
-    uint64_t routed, hits, misses;                            /* experts */
-    uint64_t hit_bytes, miss_bytes;                           /* bytes */
-    uint64_t evictions, minor_faults, major_faults;           /* counts */
-    double cpu_s;                                             /* seconds */
-    uint64_t examined, dropped, substituted, avoided_bytes;   /* see sluice_drop_stats, and the next two */
-    double weight, dropped_weight;                            /* sums of router weights */
-};
-
-/* One of the last steps. */
-struct stat_step {
-    uint64_t phase, tokens;                                   /* enum sluice_phase; rows */
-    double wall_s, stall_s, expert_s, other_s, bookkeeping_s; /* seconds */
-    uint64_t read_bytes;                                      /* bytes */
-    uint64_t hits, misses;                                    /* experts */
-    uint64_t hit_bytes, miss_bytes;                           /* bytes */
 };
 
 /* One MoE layer: how many of its experts are in memory. */
@@ -51,24 +30,23 @@ struct stat_layer {
     uint32_t experts;  /* bundles that there are */
 };
 
+/* Fields of eight bytes and their multiples only: no holes, one layout everywhere. */
 struct stat_data {
-    uint64_t pid;                              /* of the process, in its own namespace */
-    uint64_t pid_namespace;                    /* inode of that; 0: unknown */
-    uint64_t start_ticks;                      /* when it started, as /proc/PID/stat says: tells a reused pid */
-    double updated;                            /* when this was written, seconds of CLOCK_MONOTONIC */
-    char version[16];                          /* of sluice */
-    char program[32];                          /* its name */
-    char model[512];                           /* path of the model's first file */
-    char mode[512];                            /* the mode line: settings in force */
-    uint64_t threads;                          /* compute threads; 0: unknown */
-    uint64_t cache_bytes, bank_bytes;          /* slot memory; expert weights that stream */
-    uint64_t slots, resident;                  /* bundles that fit; in memory now */
-    uint64_t blocks, read_bytes, hits, misses; /* totals that move within a step as well */
-    struct stat_sums sums[2];                  /* by enum sluice_phase */
-    uint64_t n_steps;                          /* steps so far, both phases */
-    struct stat_step step[STAT_STEPS];         /* step i is at i % STAT_STEPS */
-    uint64_t n_layers;                         /* entries of the next */
-    struct stat_layer layer[STAT_LAYERS_MAX];  /* in the order of the model */
+    uint64_t pid;                             /* of the process, in its own namespace */
+    uint64_t pid_namespace;                   /* inode of that; 0: unknown */
+    uint64_t start_ticks;                     /* when it started, as /proc/PID/stat says: tells a reused pid */
+    double updated;                           /* when this was written, seconds of CLOCK_MONOTONIC */
+    char version[16];                         /* of sluice */
+    char program[32];                         /* its name */
+    char model[512];                          /* path of the model's first file */
+    char mode[512];                           /* the mode line: settings in force */
+    uint64_t threads;                         /* compute threads; 0: unknown */
+    struct sluice_stats stats;                /* counters, which move within a step as well */
+    struct step_sums ended[COUNTERS_PHASES];  /* finished steps, by enum sluice_phase */
+    uint64_t n_steps;                         /* steps so far, both phases */
+    struct sluice_step step[STAT_STEPS];      /* step i is at i % STAT_STEPS */
+    uint64_t n_layers;                        /* entries of the next */
+    struct stat_layer layer[STAT_LAYERS_MAX]; /* in the order of the model */
 };
 
 enum { STAT_WORDS = sizeof(struct stat_data) / 8 };

@@ -10,7 +10,6 @@
  * still be wrong, which hurts nobody.
  */
 #include <errno.h>
-#include <math.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,26 +32,18 @@ static bool ends(const char *text, size_t n) {
     return memchr(text, '\0', n) != NULL;
 }
 
-static bool seconds_ok(const double *s, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (!isfinite(s[i]) || s[i] < -1e-3 || s[i] > 1e12) { /* parts may be a rounding below 0 */
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Is it within its ranges? */
 static bool data_ok(const struct stat_data *d) {
     bool ok = ends(d->version, sizeof d->version) && ends(d->program, sizeof d->program) &&
               ends(d->model, sizeof d->model) && ends(d->mode, sizeof d->mode) && d->pid > 0 && d->pid <= INT32_MAX &&
-              d->n_layers <= STAT_LAYERS_MAX && d->resident <= d->slots && seconds_ok(&d->updated, 1);
-    for (size_t i = 0; ok && i < 2; i++) {
-        ok = seconds_ok(&d->sums[i].wall_s, 5) && seconds_ok(&d->sums[i].cpu_s, 1) && isfinite(d->sums[i].weight) &&
-             isfinite(d->sums[i].dropped_weight);
+              d->n_layers <= STAT_LAYERS_MAX && d->stats.resident <= d->stats.slots && d->updated >= 0 &&
+              d->updated <= 1e12;
+    for (size_t i = 0; ok && i < COUNTERS_PHASES; i++) {
+        ok = counters_sane(&d->ended[i]);
     }
     for (size_t i = 0; ok && i < STAT_STEPS; i++) {
-        ok = d->step[i].phase <= SLUICE_PHASE_GENERATION && seconds_ok(&d->step[i].wall_s, 5);
+        const struct step_sums one = {.sum = d->step[i]};
+        ok = (unsigned)one.sum.phase <= SLUICE_PHASE_GENERATION && counters_sane(&one);
     }
     for (size_t i = 0; ok && i < d->n_layers; i++) {
         ok = d->layer[i].resident <= d->layer[i].experts;

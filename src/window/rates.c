@@ -43,27 +43,20 @@ static const struct rates_sample *rates_back(const struct rates *r, double age) 
 }
 
 void rates_add(struct rates *r, const struct window_numbers *now, double t) {
-    const struct sluice_phase_stats *st[WINDOW_PHASES] = {
-        [SLUICE_PHASE_PROMPT] = &now->stats.prompt,
-        [SLUICE_PHASE_GENERATION] = &now->stats.generation,
-    };
     const double layers = now->stats.layers ? now->stats.layers : 1;
     struct rates_sample s = {.t = t};
-    for (int i = 0; i < WINDOW_PHASES; i++) {
-        s.blocks[i] = st[i]->blocks;
-        s.done += (double)st[i]->tokens / layers;
-        s.phase[i] = now->phase[i];
-        s.read_bytes += st[i]->read_bytes;
-        s.hits += st[i]->hits;
-        s.misses += st[i]->misses;
-        s.hit_bytes += st[i]->hit_bytes;
-        s.miss_bytes += st[i]->miss_bytes;
+    for (int i = 0; i < COUNTERS_PHASES; i++) {
+        const struct sluice_phase_stats *p = counters_phase(&now->stats, i);
+        s.blocks[i] = p->blocks;
+        s.done += (double)p->tokens / layers;
+        s.ended[i] = now->ended[i];
+        counters_add(&s.all, p);
     }
-    s.done -= (double)s.phase[SLUICE_PHASE_GENERATION].tokens;
+    s.done -= (double)s.ended[SLUICE_PHASE_GENERATION].sum.tokens;
     const struct rates_sample *last = r->n ? rates_at(r, 0) : NULL;
-    for (int i = 0; i < WINDOW_PHASES && last; i++) {
-        const bool ended = s.phase[i].steps != last->phase[i].steps; /* a dense model moves no blocks */
-        const bool generates = s.phase[SLUICE_PHASE_GENERATION].steps != last->phase[SLUICE_PHASE_GENERATION].steps;
+    for (int i = 0; i < COUNTERS_PHASES && last; i++) {
+        const bool ended = s.ended[i].steps != last->ended[i].steps; /* a dense model moves no blocks */
+        const bool generates = s.ended[SLUICE_PHASE_GENERATION].steps != last->ended[SLUICE_PHASE_GENERATION].steps;
         if (ended || (s.blocks[i] != last->blocks[i] && !(i == SLUICE_PHASE_PROMPT && generates))) {
             if (r->moved[i] == 0 || t - r->moved[i] > RATES_PAUSE) {
                 r->since[i] = last->t;
@@ -73,8 +66,8 @@ void rates_add(struct rates *r, const struct window_numbers *now, double t) {
     }
     r->sample[r->n++ % RATES_SAMPLES] = s;
     const struct rates_sample *b = rates_back(r, RATES_READ);
-    if (b && t - b->t >= RATES_READ && s.read_bytes >= b->read_bytes) {
-        const double rate = (double)(s.read_bytes - b->read_bytes) / (t - b->t);
+    if (b && t - b->t >= RATES_READ && s.all.read_bytes >= b->all.read_bytes) {
+        const double rate = (double)(s.all.read_bytes - b->all.read_bytes) / (t - b->t);
         r->best = rate > r->best ? rate : r->best;
     }
 }
@@ -82,12 +75,12 @@ void rates_add(struct rates *r, const struct window_numbers *now, double t) {
 /* Tokens per second of steps that ended, or -1. */
 static double rates_steps(const struct rates *r, int phase) {
     const struct rates_sample *now = rates_at(r, 0);
-    const struct window_phase *to = &now->phase[phase];
+    const struct step_sums *to = &now->ended[phase];
     const uint64_t have = rates_have(r);
     double rate = -1;
     for (uint64_t i = 1; i < have; i++) {
         const struct rates_sample *s = rates_at(r, i);
-        const struct window_phase *from = &s->phase[phase];
+        const struct step_sums *from = &s->ended[phase];
         if (s->t < r->since[phase]) {
             break;
         }
@@ -99,8 +92,8 @@ static double rates_steps(const struct rates *r, int phase) {
         if (!running && rate >= 0) {
             break;
         }
-        const double dt = running ? to->ended - from->ended : to->wall_s - from->wall_s;
-        rate = dt > 0 ? (double)(to->tokens - from->tokens) / dt : rate;
+        const double dt = running ? to->ended - from->ended : to->sum.wall_s - from->sum.wall_s;
+        rate = dt > 0 ? (double)(to->sum.tokens - from->sum.tokens) / dt : rate;
         if (now->t - s->t >= RATES_BACK && to->steps - from->steps >= 2) {
             break;
         }
@@ -123,7 +116,7 @@ static double rates_done(const struct rates *r) {
 
 void rates_get(const struct rates *r, double t, struct rates_now *out) {
     *out = (struct rates_now){.phase = -1, .hits = -1, .hit_bytes = -1, .part = {-1, -1, -1, -1}};
-    for (int i = 0; i < WINDOW_PHASES; i++) {
+    for (int i = 0; i < COUNTERS_PHASES; i++) {
         out->active[i] = r->n && r->moved[i] > 0 && t - r->moved[i] <= RATES_PAUSE;
         out->tokens_per_s[i] = -1;
         if (out->active[i]) {
@@ -138,19 +131,20 @@ void rates_get(const struct rates *r, double t, struct rates_now *out) {
         return;
     }
     const struct rates_sample *now = rates_at(r, 0);
-    if (now->t > b->t && now->read_bytes >= b->read_bytes && t - now->t <= RATES_PAUSE) {
-        out->bytes_per_s = (double)(now->read_bytes - b->read_bytes) / (now->t - b->t);
+    if (now->t > b->t && now->all.read_bytes >= b->all.read_bytes && t - now->t <= RATES_PAUSE) {
+        out->bytes_per_s = (double)(now->all.read_bytes - b->all.read_bytes) / (now->t - b->t);
     }
     b = rates_back(r, RATES_BACK);
-    const double hits = (double)(now->hits - b->hits), routed = hits + (double)(now->misses - b->misses);
-    const double bytes = (double)(now->hit_bytes - b->hit_bytes);
-    const double asked = bytes + (double)(now->miss_bytes - b->miss_bytes);
+    const double hits = (double)(now->all.hits - b->all.hits),
+                 routed = hits + (double)(now->all.misses - b->all.misses);
+    const double bytes = (double)(now->all.hit_bytes - b->all.hit_bytes);
+    const double asked = bytes + (double)(now->all.miss_bytes - b->all.miss_bytes);
     out->hits = routed > 0 ? hits / routed : -1;
     out->hit_bytes = asked > 0 ? bytes / asked : -1;
     double part[4] = {0}, sum = 0;
-    for (int i = 0; i < WINDOW_PHASES; i++) {
-        const struct window_phase *x = &b->phase[i], *y = &now->phase[i];
-        part[0] += y->compute_s - x->compute_s;
+    for (int i = 0; i < COUNTERS_PHASES; i++) {
+        const struct sluice_step *x = &b->ended[i].sum, *y = &now->ended[i].sum;
+        part[0] += y->expert_s - x->expert_s;
         part[1] += y->stall_s - x->stall_s;
         part[2] += y->other_s - x->other_s;
         part[3] += y->bookkeeping_s - x->bookkeeping_s;

@@ -11,32 +11,30 @@ enum { RATES_SAMPLES = 64 }; /* kept; two a second */
 
 /* The counters at one moment. */
 struct rates_sample {
-    double t;                                 /* seconds of clock_seconds */
-    uint64_t blocks[WINDOW_PHASES];           /* MoE blocks so far: of batches of several tokens, and of one */
-    double done;                              /* prompt tokens through the layers so far */
-    struct window_phase phase[WINDOW_PHASES]; /* finished steps */
-    uint64_t read_bytes;                      /* from disk so far */
-    uint64_t hits, misses;                    /* experts */
-    uint64_t hit_bytes, miss_bytes;           /* weight bytes */
+    double t;                                /* seconds of clock_seconds */
+    uint64_t blocks[COUNTERS_PHASES];        /* MoE blocks so far: of batches of several tokens, and of one */
+    double done;                             /* prompt tokens through the layers so far */
+    struct step_sums ended[COUNTERS_PHASES]; /* finished steps */
+    struct sluice_phase_stats all;           /* both phases together */
 };
 
 struct rates {
     struct rates_sample sample[RATES_SAMPLES]; /* sample i is at i % RATES_SAMPLES */
     uint64_t n;                                /* samples so far */
-    double moved[WINDOW_PHASES];               /* when the phase's blocks last increased; 0: never */
-    double since[WINDOW_PHASES];               /* since when it has been at it without a long pause */
+    double moved[COUNTERS_PHASES];             /* when the phase's blocks last increased; 0: never */
+    double since[COUNTERS_PHASES];             /* since when it has been at it without a long pause */
     double best;                               /* most bytes per second read in about a second so far */
 };
 
 /* What a page shows. */
 struct rates_now {
-    bool active[WINDOW_PHASES];         /* it is being computed */
-    int phase;                          /* enum sluice_phase of what is computed; -1: nothing */
-    double tokens_per_s[WINDOW_PHASES]; /* negative: not known, nothing ran */
-    double bytes_per_s;                 /* read from disk in the last second; 0 before there were two samples */
-    double hits, hit_bytes;             /* shares 0..1; negative: nothing was asked for */
-    double part[4];                     /* shares of the steps' time: computing experts, waiting for reads, other,
-                                           bookkeeping; negative: no step ended */
+    bool active[COUNTERS_PHASES];         /* it is being computed */
+    int phase;                            /* enum sluice_phase of what is computed; -1: nothing */
+    double tokens_per_s[COUNTERS_PHASES]; /* negative: not known, nothing ran */
+    double bytes_per_s;                   /* read from disk in the last second; 0 before there were two samples */
+    double hits, hit_bytes;               /* shares 0..1; negative: nothing was asked for */
+    double part[4];                       /* shares of the steps' time: computing experts, waiting for reads, other,
+                                             bookkeeping; negative: no step ended */
 };
 
 /* Take note of the counters at time t, about twice a second. */

@@ -11,31 +11,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "observe/counters.h"
 #include "sluice.h"
 
 enum {
-    WINDOW_LAYERS_MAX = 512,     /* MoE layers in the map; more are not shown */
-    WINDOW_EXPERTS_MAX = 4096,   /* experts of one; likewise */
-    WINDOW_BUNDLES_MAX = 262144, /* experts of all layers; likewise */
-    WINDOW_PHASES = 2            /* by enum sluice_phase */
-};
-
-/* Sums over the finished steps of a phase. A step's seconds are wall_s = the four after it. */
-struct window_phase {
-    uint64_t steps;       /* finished so far */
-    uint64_t tokens;      /* of them */
-    double wall_s;        /* seconds, and the next four */
-    double compute_s;     /* computing experts */
-    double stall_s;       /* waiting for reads with nothing to compute */
-    double other_s;       /* outside of sluice: attention, dense weights, output head */
-    double bookkeeping_s; /* routing, locks, making graphs, gathering rows */
-    double ended;         /* when the last one ended, seconds of clock_seconds; 0: there was none */
+    WINDOW_LAYERS_MAX = 512,    /* MoE layers in the map; more are not shown */
+    WINDOW_EXPERTS_MAX = 4096,  /* experts of one; likewise */
+    WINDOW_BUNDLES_MAX = 262144 /* experts of all layers; likewise */
 };
 
 /* Everything that is told, at one moment. */
 struct window_numbers {
-    struct sluice_stats stats;                /* counters, which move within a step as well */
-    struct window_phase phase[WINDOW_PHASES]; /* by enum sluice_phase */
+    struct sluice_stats stats;               /* counters, which move within a step as well */
+    struct step_sums ended[COUNTERS_PHASES]; /* finished steps, by enum sluice_phase */
 
     /* The rest only when it was asked for. */
     struct sluice_settings settings; /* in force now */

@@ -36,51 +36,22 @@ static json_t *text_json(const char *text) {
     return json_string(clean);
 }
 
-static json_t *drops_json(const struct sluice_drop_stats *d) {
-    return json_pack("{s:I,s:I,s:I,s:I,s:f,s:f,s:f}", "examined", count(d->examined), "dropped", count(d->dropped),
-                     "substituted", count(d->substituted), "avoided_bytes", count(d->avoided_bytes), "weight",
-                     d->weight, "dropped_weight", d->dropped_weight, "substituted_weight", d->substituted_weight);
-}
-
-static json_t *phase_json(const struct window_phase *p, const struct sluice_phase_stats *s, uint32_t layers) {
-    return json_pack("{s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:f,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", //
-                     "steps", count(p->steps), "tokens", count(p->tokens), "wall_seconds", p->wall_s, "compute_seconds",
-                     p->compute_s, "stall_seconds", p->stall_s, "other_seconds", p->other_s, "bookkeeping_seconds",
-                     p->bookkeeping_s, //
-                     "blocks", count(s->blocks), "tokens_done", (double)s->tokens / (layers ? layers : 1), "routed",
-                     count(s->routed), "hits", count(s->hits), "misses", count(s->misses), "hit_bytes",
-                     count(s->hit_bytes), "miss_bytes", count(s->miss_bytes), "reads", count(s->reads), "read_bytes",
-                     count(s->read_bytes), "dropped", drops_json(&s->drop));
-}
-
-static json_t *model_json(const struct window_numbers *x) {
-    const struct sluice_stats *s = &x->stats;
-    return s->tensors == 0
-               ? json_null()
-               : json_pack("{s:o,s:o,s:I,s:I,s:o,s:I,s:I,s:I}", "name", text_json(x->model), "architecture",
-                           text_json(x->architecture), "layers", count(s->layers), "experts", count(x->experts),
-                           "experts_used", x->experts_used ? json_integer(x->experts_used) : json_null(),
-                           "expert_bytes", count(s->bank_bytes), "token_bytes", count(s->token_bytes), "tensors",
-                           count(s->tensors));
-}
-
-static json_t *now_json(const struct rates_now *r) {
-    return json_pack("{s:o,s:o,s:f,s:o,s:o,s:o,s:o,s:o,s:o}", "prompt_tokens_per_second",
-                     known(r->tokens_per_s[SLUICE_PHASE_PROMPT]), "generation_tokens_per_second",
-                     known(r->tokens_per_s[SLUICE_PHASE_GENERATION]), "read_bytes_per_second", r->bytes_per_s,
-                     "hit_rate", known(r->hits), "hit_rate_bytes", known(r->hit_bytes), "compute_share",
-                     known(r->part[0]), "stall_share", known(r->part[1]), "other_share", known(r->part[2]),
-                     "bookkeeping_share", known(r->part[3]));
+/* Sums of a phase. */
+static json_t *phase_json(const struct window_numbers *x, int phase) {
+    const struct sluice_phase_stats *s = counters_phase(&x->stats, phase);
+    const struct counters_at at = {.live = s, .ended = &x->ended[phase]};
+    json_t *o = json_object();
+    counters_json(o, COUNTERS_WINDOW, &at);
+    json_object_set_new(o, "tokens_done", json_real((double)s->tokens / (x->stats.layers ? x->stats.layers : 1)));
+    return o;
 }
 
 static json_t *plan_json(const struct window_numbers *x) {
-    const struct sluice_plan *p = &x->plan;
-    return !x->planned ? json_null()
-                       : json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b}", "total_bytes", count(p->total_bytes),
-                                   "process_bytes", count(p->process_bytes), "files_bytes", count(p->files_bytes),
-                                   "untouched_bytes", count(p->untouched_bytes), "dense_bytes", count(p->dense_bytes),
-                                   "cache_bytes", count(p->cache_bytes), "scratch_bytes", count(p->scratch_bytes),
-                                   "floor_bytes", count(p->floor_bytes), "dense_mapped", (int)p->dense_mapped);
+    json_t *o = x->planned ? json_object() : json_null();
+    if (x->planned) {
+        counters_json(o, COUNTERS_WINDOW, &(struct counters_at){.plan = &x->plan});
+    }
+    return o;
 }
 
 static json_t *memory_json(const struct window_numbers *x) {
@@ -91,13 +62,6 @@ static json_t *memory_json(const struct window_numbers *x) {
                      plan_json(x), "used", "total_bytes", count(x->anonymous_bytes + x->file_bytes + x->shared_bytes),
                      "anonymous_bytes", count(x->anonymous_bytes), "file_bytes", count(x->file_bytes), "shared_bytes",
                      count(x->shared_bytes));
-}
-
-static json_t *cold_json(const struct sluice_cold_stats *c) {
-    return c->tensors == 0 ? json_null()
-                           : json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "copies", count(c->copies), "hits", count(c->hits),
-                                       "reads", count(c->reads), "read_bytes", count(c->read_bytes), "cache_bytes",
-                                       count(c->cache_bytes), "tensors", count(c->tensors));
 }
 
 static json_t *chat_json(const struct window_chat *c) {
@@ -170,25 +134,26 @@ json_t *stats_json(struct window *w) {
     rates_get(&w->rates, t, &r);
     clock_gettime(CLOCK_REALTIME, &real); /* cannot fail for this clock */
     const struct sluice_stats *s = &x->stats;
-    return json_pack(
-        "{s:i,s:s,s:o,s:I,s:f,s:f,s:o,s:o,s:b,s:o,s:o,s:s,s:o,s:o,s:o,s:{s:I,s:I,s:I,s:I},s:{s:I,s:I,s:I,s:I,s:I},"
-        "s:o,s:o,s:{s:o,s:f,s:f,s:s,s:I,s:b},s:o,s:o,s:{s:I,s:I}}",
+    json_t *o = json_pack(
+        "{s:i,s:s,s:o,s:I,s:f,s:f,s:o,s:o,s:b,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:{s:o,s:f,s:f},s:o,s:o,s:{s:I,s:I}}", //
         "api", 1, "version", SLUICE_VERSION, "program", text_json(x->program), "pid", (json_int_t)getpid(),
         "time_seconds", (double)real.tv_sec + 1e-9 * (double)real.tv_nsec, "uptime_seconds", t - w->started, //
         "model", model_json(x), "mode", text_json(x->mode), "lossy", (int)x->lossy, "warning", text_json(x->warning),
-        "error", text_json(x->error), "phase", r.phase < 0 ? "idle" : phase[r.phase], "now", now_json(&r), //
-        "prompt", phase_json(&x->phase[SLUICE_PHASE_PROMPT], &s->prompt, s->layers), "generation",
-        phase_json(&x->phase[SLUICE_PHASE_GENERATION], &s->generation, s->layers), //
-        "cache", "bytes", count(s->cache_bytes), "slots", count(s->slots), "resident", count(s->resident), "evictions",
-        count(s->evictions), //
-        "lookahead", "asked", count(s->foreseen.asked), "begun", count(s->foreseen.begun), "used",
-        count(s->foreseen.used), "read_bytes", count(s->foreseen.read_bytes), "pauses", count(s->foreseen.pauses), //
-        "cold", cold_json(&s->cold), "memory", memory_json(x),                                                     //
-        "disk", "probed_bytes_per_second", w->disk > 0 ? json_real(w->disk) : json_null(), "best_bytes_per_second",
-        w->rates.best, "now_bytes_per_second", r.bytes_per_s, "io", "pread", "lanes", count(s->lanes), "direct",
-        (int)s->direct_io, //
+        "error", text_json(x->error), "phase", r.phase < 0 ? "idle" : phase[r.phase], "now", now_json(&r),  //
+        "prompt", phase_json(x, SLUICE_PHASE_PROMPT), "generation", phase_json(x, SLUICE_PHASE_GENERATION), //
+        "memory", memory_json(x), "disk", "probed_bytes_per_second", w->disk > 0 ? json_real(w->disk) : json_null(),
+        "best_bytes_per_second", w->rates.best, "now_bytes_per_second", r.bytes_per_s, //
         "settings", stats_settings(w), "chat", chat_json(&w->chat), "page", "readers", count(w->events.readers),
         "readers_dropped", count(w->events.dropped));
+    bool ok = counters_json(o, COUNTERS_WINDOW, &(struct counters_at){.stats = s});
+    /* What there is none of is null. */
+    ok = ok && (s->tensors || json_object_set_new(o, "model", json_null()) == 0) &&
+         (s->cold.tensors || json_object_set_new(o, "cold", json_null()) == 0);
+    if (!ok) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
 }
 
 char *stats_text(json_t *object, size_t *n) {

@@ -139,12 +139,12 @@ static void test_named_directory(void **state) {
 static void test_round_trip(void **state) {
     (void)state;
     struct stat_file *f;
-    struct stat_data d = {.slots = 9, .resident = 4, .updated = 5.5, .n_layers = 2, .n_steps = 1}, got;
+    struct stat_data d = {.stats = {.slots = 9, .resident = 4}, .updated = 5.5, .n_layers = 2, .n_steps = 1}, got;
     struct sluice_error err;
     struct stat st;
     strcpy(d.model, "a model");
     d.layer[1] = (struct stat_layer){.resident = 3, .experts = 8};
-    d.step[0] = (struct stat_step){.phase = SLUICE_PHASE_GENERATION, .tokens = 1, .wall_s = 0.5};
+    d.step[0] = (struct sluice_step){.phase = SLUICE_PHASE_GENERATION, .tokens = 1, .wall_s = 0.5};
     assert_int_equal(stat_create(&f, &err), SLUICE_OK);
     assert_int_equal(stat(dir_path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0700);
@@ -242,7 +242,7 @@ static uint64_t bits(double x) {
 static void test_damage(void **state) {
     (void)state;
     struct stat_file *f;
-    struct stat_data got, d = {.n_layers = 3, .slots = 5, .resident = 5};
+    struct stat_data got, d = {.n_layers = 3, .stats = {.slots = 5, .resident = 5}};
     struct sluice_error err;
     assert_int_equal(stat_create(&f, &err), SLUICE_OK);
     stat_write(f, &d);
@@ -254,12 +254,12 @@ static void test_damage(void **state) {
     damage(WORD(pid), UINT64_MAX);
     damage(WORD(n_layers), STAT_LAYERS_MAX + 1);
     damage(WORD(n_layers), UINT64_MAX);
-    damage(WORD(resident), 6);
+    damage(WORD(stats.resident), 6);
     damage(WORD(layer[2]), 1); /* more resident than there are */
     damage(WORD(updated), bits(NAN));
     damage(WORD(updated), bits(-5));
-    damage(WORD(sums[0].wall_s), bits(INFINITY));
-    damage(WORD(sums[1].cpu_s), bits(1e300));
+    damage(WORD(ended[0].sum.wall_s), bits(INFINITY));
+    damage(WORD(ended[1].sum.cpu_s), bits(1e300));
     damage(WORD(step[15].phase), 2);
     damage(WORD(step[3].other_s), bits(-1));
     /* Text without an end. */
@@ -296,9 +296,9 @@ static struct {
 } race;
 
 static void fill(struct stat_data *d, uint32_t k) {
-    d->blocks = d->read_bytes = d->hits = d->misses = d->n_steps = k;
+    d->stats.prompt.blocks = d->stats.prompt.read_bytes = d->stats.prompt.hits = d->n_steps = k;
     d->updated = k;
-    d->sums[0].wall_s = d->sums[1].cpu_s = k;
+    d->ended[0].sum.wall_s = d->ended[1].sum.cpu_s = k;
     d->n_layers = STAT_LAYERS_MAX - k % 7;
     for (uint64_t i = 0; i < d->n_layers; i++) {
         d->layer[i] = (struct stat_layer){.resident = k, .experts = k};
@@ -319,13 +319,13 @@ static void *race_read(void *arg) {
             continue; /* this writer never rests */
         }
         memset(&expected, 0, sizeof expected);
-        fill(&expected, (uint32_t)d.blocks);
+        fill(&expected, (uint32_t)d.stats.prompt.blocks);
         expected.pid = d.pid, expected.pid_namespace = d.pid_namespace, expected.start_ticks = d.start_ticks;
         const size_t used = offsetof(struct stat_data, layer) + (size_t)d.n_layers * sizeof d.layer[0];
-        if (d.blocks < last || memcmp(&d, &expected, used) != 0) {
+        if (d.stats.prompt.blocks < last || memcmp(&d, &expected, used) != 0) {
             return (void *)"two writes in one read";
         }
-        last = d.blocks;
+        last = d.stats.prompt.blocks;
         atomic_fetch_add(&race.good, 1);
     }
     close(fd);

@@ -168,14 +168,15 @@ static void generation_at(struct window_numbers *x, double t, double every) {
     x->stats.generation.hit_bytes = 90 * steps;
     x->stats.generation.miss_bytes = 10 * steps;
     x->stats.generation.read_bytes = 1000 * steps;
-    struct window_phase *p = &x->phase[SLUICE_PHASE_GENERATION];
-    p->steps = p->tokens = steps;
+    struct step_sums *ended = &x->ended[SLUICE_PHASE_GENERATION];
+    struct sluice_step *p = &ended->sum;
+    ended->steps = p->tokens = steps;
     p->wall_s = 0.9 * every * (double)steps;
-    p->compute_s = 0.5 * p->wall_s;
+    p->expert_s = 0.5 * p->wall_s;
     p->stall_s = 0.25 * p->wall_s;
     p->other_s = 0.15 * p->wall_s;
     p->bookkeeping_s = 0.1 * p->wall_s;
-    p->ended = steps ? 10 + every * (double)steps : 0;
+    ended->ended = steps ? 10 + every * (double)steps : 0;
 }
 
 static void test_rates_generation(void **state) {
@@ -250,10 +251,10 @@ static void test_rates_pause(void **state) {
         generation_at(&more, 10 + (t - begun), 0.2);
         x = before;
         x.stats.generation.blocks += more.stats.generation.blocks;
-        x.phase[1].steps += more.phase[1].steps;
-        x.phase[1].tokens += more.phase[1].tokens;
-        x.phase[1].wall_s += more.phase[1].wall_s;
-        x.phase[1].ended = begun + (more.phase[1].ended - 10);
+        x.ended[1].steps += more.ended[1].steps;
+        x.ended[1].sum.tokens += more.ended[1].sum.tokens;
+        x.ended[1].sum.wall_s += more.ended[1].sum.wall_s;
+        x.ended[1].ended = begun + (more.ended[1].ended - 10);
         rates_add(&r, &x, t);
         rates_get(&r, t, &now);
         if (now.tokens_per_s[1] >= 0) {
@@ -298,8 +299,8 @@ static void test_rates_slots(void **state) {
         const uint64_t steps = (uint64_t)(4 * (t - 1)); /* 4 a second, of 3 tokens */
         x.stats.prompt.blocks = 10 * steps;
         x.stats.prompt.tokens = 3 * x.stats.prompt.blocks;
-        x.phase[SLUICE_PHASE_GENERATION] =
-            (struct window_phase){.steps = steps, .tokens = 3 * steps, .wall_s = 0.25 * (double)steps, .ended = t};
+        x.ended[SLUICE_PHASE_GENERATION] = (struct step_sums){
+            .steps = steps, .ended = t, .sum = {.tokens = 3 * steps, .wall_s = 0.25 * (double)steps}};
         rates_add(&r, &x, t);
         rates_get(&r, t, &now);
         if (t > 4) {

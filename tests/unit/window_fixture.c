@@ -24,7 +24,7 @@ static void fake_numbers(void *ud, struct window_numbers *out, bool all) {
     struct fake *f = ud;
     pthread_mutex_lock(&f->lock);
     memset(&out->stats, 0, sizeof out->stats);
-    memset(out->phase, 0, sizeof out->phase);
+    memset(out->ended, 0, sizeof out->ended);
     out->stats.tensors = 6;
     out->stats.layers = 2;
     out->stats.generation.blocks = 2 * f->tokens;
@@ -37,13 +37,13 @@ static void fake_numbers(void *ud, struct window_numbers *out, bool all) {
     out->stats.prompt.stall_s = 7;
     out->stats.cache_bytes = 1 << 20;
     out->stats.io = SLUICE_IO_PREAD;
-    out->phase[SLUICE_PHASE_GENERATION] = (struct window_phase){.steps = f->tokens,
-                                                                .tokens = f->tokens,
-                                                                .wall_s = 0.1 * (double)f->tokens,
-                                                                .compute_s = 0.04 * (double)f->tokens,
-                                                                .stall_s = 0.03 * (double)f->tokens,
-                                                                .other_s = 0.02 * (double)f->tokens,
-                                                                .bookkeeping_s = 0.01 * (double)f->tokens};
+    out->ended[SLUICE_PHASE_GENERATION] = (struct step_sums){.steps = f->tokens,
+                                                             .sum = {.tokens = f->tokens,
+                                                                     .wall_s = 0.1 * (double)f->tokens,
+                                                                     .expert_s = 0.04 * (double)f->tokens,
+                                                                     .stall_s = 0.03 * (double)f->tokens,
+                                                                     .other_s = 0.02 * (double)f->tokens,
+                                                                     .bookkeeping_s = 0.01 * (double)f->tokens}};
     if (all) {
         memset(&out->plan, 0, sizeof out->plan);
         out->settings = f->settings;
