@@ -214,7 +214,8 @@ struct sluice_cold_stats {
  */
 struct sluice_phase_stats {
     uint64_t blocks;     /* MoE blocks executed (one layer of one batch) */
-    uint64_t tokens;     /* token rows through those blocks, divided by the number of layers */
+    uint64_t tokens;     /* tokens computed: those of a batch when its first block begins */
+    uint64_t rows;       /* token rows through those blocks, summed over blocks: how far a long batch is */
     uint64_t routed;     /* distinct experts asked for, summed over blocks */
     uint64_t hits;       /* of those, bundles whose slices were all in memory or on their way */
     uint64_t misses;     /* of those, the others: something of them had to be read */

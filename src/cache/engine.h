@@ -162,6 +162,7 @@ struct engine_routing {
     const int32_t *expert; /* n: their numbers, each below the group's count */
     const int32_t *first;  /* n + 1: where an expert's uses begin in list */
     const int32_t *list;   /* tokens * top_k: uses by expert, each token * top_k + rank, ascending within one */
+    bool begins;           /* a batch begins with this block: its tokens are counted */
 };
 
 /*

@@ -230,7 +230,8 @@ int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase
             }
         }
         e->phase[phase].blocks++;
-        e->phase[phase].tokens += r->tokens;
+        e->phase[phase].rows += r->tokens;
+        e->phase[phase].tokens += r->begins ? r->tokens : 0;
     }
     pthread_mutex_unlock(&e->lock);
     return rc;

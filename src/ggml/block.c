@@ -447,7 +447,8 @@ static enum ggml_status block_begin(struct block_exec *x, const struct ggml_tens
     lossy_block(&x->lossy);
     prefetch_learn(&x->foresee, node, w->group, w->n_expert);
     step_block(&x->step, &x->batch, begins);
-    const struct engine_routing r = route_routing(&x->route);
+    struct engine_routing r = route_routing(&x->route);
+    r.begins = begins;
     return block_status(engine_begin_block(x->engine, w->group, x->phase, &r, err));
 }
 

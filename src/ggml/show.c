@@ -1,11 +1,10 @@
 /*
  * show.c - what `sluice top` sees of this process.
  *
- * The file is written at the end of a step, but not more often than 50 times a second, which nobody
- * sees: so the cost is bounded however short the steps are. In a long step it is written at the end of a
- * split, once a tenth of a second. It is made when a context is made for a model that streams, and removed with the
- * last such model or at the end of the process, whichever is first. Where it cannot be made there is nothing to see,
- * which is no reason not to run.
+ * The file is written at the end of each step: a microsecond, where the shortest step takes a millisecond. In a long
+ * step it is written at the end of a split, once a tenth of a second. It is made when a context is made for a model
+ * that streams, and removed with the last such model or at the end of the process, whichever is first. Where it cannot
+ * be made there is nothing to see, which is no reason not to run.
  */
 #include "ggml/show.h"
 
@@ -16,7 +15,7 @@
 #include "ggml/backend.h"
 #include "cache/clock.h"
 
-enum { SHOW_EVERY_MS = 100, SHOW_STEP_MS = 20 }; /* within a step, and at the end of one */
+enum { SHOW_EVERY_MS = 100 }; /* within a step */
 
 /* Bring the file, if there is one, up to the counters *st at time t. Caller holds the log's lock. */
 static void show_write(struct step_log *log, const struct sluice_stats *st, double t) {
@@ -53,9 +52,7 @@ void show_step(struct step_log *log, const struct sluice_step *s, double t) {
         d->ended[s->phase].ended = t;
         d->step[d->n_steps++ % STAT_STEPS] = *s;
     }
-    if (t - log->shown_at >= 1e-3 * SHOW_STEP_MS) {
-        show_write(log, &log->last, t);
-    }
+    show_write(log, &log->last, t); /* each: the last one before a pause is what will be looked at */
 }
 
 void show_split(double t) {

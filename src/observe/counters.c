@@ -153,6 +153,7 @@ static const struct counter {
     {.name = "minor_faults", STEP(minor_faults), .in = STEPS, .resident = true},
     {.name = "major_faults", STEP(major_faults), .in = STEPS, .resident = true},
     {.name = "cpu_s", .kind = SECONDS, STEP(cpu_s), .in = STEPS, .resident = true},
+    {.name = "rows", PHASE(rows), .in = IN(FILE)},
     {.name = "blocks",
      PHASE(blocks),
      .in = IN(TOTAL) | IN(WINDOW) | IN(FILE),
@@ -303,7 +304,7 @@ static const struct counter {
      AS(WINDOW, "lookahead.pauses")},
     {.name = "token_bytes", WHOLE(token_bytes), .in = IN(RUN) | IN(WINDOW), AS(WINDOW, "model.token_bytes")},
     {.name = "layer_bytes", WHOLE(layer_bytes), .in = IN(RUN)},
-    {.name = "layers", .kind = COUNT_32, WHOLE(layers), .in = IN(WINDOW), AS(WINDOW, "model.layers")},
+    {.name = "layers", .kind = COUNT_32, WHOLE(layers), .in = IN(FILE)},
     {.name = "tensors", .kind = COUNT_32, WHOLE(tensors), .in = IN(WINDOW) | IN(FILE), AS(WINDOW, "model.tensors")},
     {.name = "lanes", .kind = COUNT_32, WHOLE(lanes), .in = IN(RUN) | IN(WINDOW), AS(WINDOW, "disk.lanes")},
     {.name = "io", .kind = IO, WHOLE(io), .in = IN(RUN) | IN(WINDOW) | IN(FILE), AS(WINDOW, "disk.io")},
@@ -476,7 +477,7 @@ static json_t *counter_json(const struct counter *c, const void *at) {
         return json_boolean(*(const bool *)at);
     case IO:
         return json_string("pread"); /* the only way that there is */
-    default: /* counts stay far below 2^63 */
+    default:                         /* counts stay far below 2^63 */
         return json_integer((json_int_t) * (const uint64_t *)at);
     }
 }

@@ -7,9 +7,6 @@
  * stock program does not see). A prompt is one step of minutes: its tokens are counted by the blocks, as they pass
  * through the layers, until it has ended and its own time is known.
  *
- * A prompt's tokens are those of all blocks without those of generation's steps, and blocks of several
- * tokens mean a prompt only while no step of a generation ends.
- *
  * Slow models end a step every few seconds. So a rate looks back two seconds and as much further as it takes to see two
  * steps, but never over a pause: after a question, the minutes in which the user typed it are not part of the speed.
  */
@@ -48,16 +45,14 @@ void rates_add(struct rates *r, const struct window_numbers *now, double t) {
     for (int i = 0; i < COUNTERS_PHASES; i++) {
         const struct sluice_phase_stats *p = counters_phase(&now->stats, i);
         s.blocks[i] = p->blocks;
-        s.done += (double)p->tokens / layers;
         s.ended[i] = now->ended[i];
         counters_add(&s.all, p);
     }
-    s.done -= (double)s.ended[SLUICE_PHASE_GENERATION].sum.tokens;
+    s.done = (double)now->stats.prompt.rows / layers;
     const struct rates_sample *last = r->n ? rates_at(r, 0) : NULL;
     for (int i = 0; i < COUNTERS_PHASES && last; i++) {
         const bool ended = s.ended[i].steps != last->ended[i].steps; /* a dense model moves no blocks */
-        const bool generates = s.ended[SLUICE_PHASE_GENERATION].steps != last->ended[SLUICE_PHASE_GENERATION].steps;
-        if (ended || (s.blocks[i] != last->blocks[i] && !(i == SLUICE_PHASE_PROMPT && generates))) {
+        if (ended || s.blocks[i] != last->blocks[i]) {
             if (r->moved[i] == 0 || t - r->moved[i] > RATES_PAUSE) {
                 r->since[i] = last->t;
             }

@@ -12,7 +12,7 @@ enum { RATES_SAMPLES = 64 }; /* kept; two a second */
 /* The counters at one moment. */
 struct rates_sample {
     double t;                                /* seconds of clock_seconds */
-    uint64_t blocks[COUNTERS_PHASES];        /* MoE blocks so far: of batches of several tokens, and of one */
+    uint64_t blocks[COUNTERS_PHASES];        /* MoE blocks so far: by enum sluice_phase */
     double done;                             /* prompt tokens through the layers so far */
     struct step_sums ended[COUNTERS_PHASES]; /* finished steps */
     struct sluice_phase_stats all;           /* both phases together */

@@ -42,8 +42,24 @@ static json_t *phase_json(const struct window_numbers *x, int phase) {
     const struct counters_at at = {.live = s, .ended = &x->ended[phase]};
     json_t *o = json_object();
     counters_json(o, COUNTERS_WINDOW, &at);
-    json_object_set_new(o, "tokens_done", json_real((double)s->tokens / (x->stats.layers ? x->stats.layers : 1)));
+    json_object_set_new(o, "tokens_done", json_real((double)s->rows / (x->stats.layers ? x->stats.layers : 1)));
     return o;
+}
+
+/* What comes before its counters. */
+static json_t *model_json(const struct window_numbers *x) {
+    return json_pack("{s:o,s:o,s:I,s:I,s:o}", "name", text_json(x->model), "architecture", text_json(x->architecture),
+                     "layers", count(x->stats.layers), "experts", count(x->experts), "experts_used",
+                     x->experts_used ? json_integer(x->experts_used) : json_null());
+}
+
+static json_t *now_json(const struct rates_now *r) {
+    return json_pack("{s:o,s:o,s:f,s:o,s:o,s:o,s:o,s:o,s:o}", "prompt_tokens_per_second",
+                     known(r->tokens_per_s[SLUICE_PHASE_PROMPT]), "generation_tokens_per_second",
+                     known(r->tokens_per_s[SLUICE_PHASE_GENERATION]), "read_bytes_per_second", r->bytes_per_s,
+                     "hit_rate", known(r->hits), "hit_rate_bytes", known(r->hit_bytes), "compute_share",
+                     known(r->part[0]), "stall_share", known(r->part[1]), "other_share", known(r->part[2]),
+                     "bookkeeping_share", known(r->part[3]));
 }
 
 static json_t *plan_json(const struct window_numbers *x) {

@@ -58,6 +58,7 @@ struct options {
     int threads;  /* compute threads per context */
     int seqs;     /* sequences in every batch */
     int join;     /* prompt tokens per batch while sequences join one after another; 0: they begin together */
+    bool wait;    /* for the end of standard input, with the contexts still there */
     bool unified; /* one KV cache for all sequences: a batch of theirs is not cut up */
     int parallel; /* contexts per model, each in its own thread when more than one */
     int resize;   /* seed of changes of the plug-in's budget; 0: none */
@@ -98,6 +99,7 @@ static const char usage_text[] =
     "  --parallel N           N contexts per model, decoding at once from N threads (1)\n"
     "  --resize SEED          change the plug-in's cache budget at random, between and during tokens\n"
     "  --drop-later N         after half of the greedy steps, have the plug-in leave out experts below N/100\n"
+    "  --wait                 when all is computed, say so and wait for the end of standard input\n"
     "  --load-mode MODE       mmap (default) or none\n"
     "  --repack               let llama.cpp repack weights (its own results change with it)\n"
     "  --info                 print what the GGUF says about its experts, one `key value` per line\n"
@@ -127,14 +129,23 @@ static bool parse_int(const char *text, int low, int high, int *out) {
 /* Returns -1 to go on, else the exit code. */
 static int parse_options(int argc, char **argv, struct options *o) {
     static const struct option longs[] = {
-        {"out", required_argument, 0, 'o'},      {"prefill", required_argument, 0, 'p'},
-        {"decode", required_argument, 0, 'd'},   {"ubatch", required_argument, 0, 'u'},
-        {"threads", required_argument, 0, 't'},  {"seqs", required_argument, 0, 's'},
-        {"join", required_argument, 0, 'j'},     {"unified", no_argument, 0, 'k'},
-        {"parallel", required_argument, 0, 'n'}, {"load-mode", required_argument, 0, 'l'},
-        {"resize", required_argument, 0, 'z'},   {"drop-later", required_argument, 0, 'c'},
-        {"repack", no_argument, 0, 'r'},         {"info", no_argument, 0, 'i'},
-        {"help", no_argument, 0, 'h'},           {0, 0, 0, 0},
+        {"out", required_argument, 0, 'o'},
+        {"prefill", required_argument, 0, 'p'},
+        {"decode", required_argument, 0, 'd'},
+        {"ubatch", required_argument, 0, 'u'},
+        {"threads", required_argument, 0, 't'},
+        {"seqs", required_argument, 0, 's'},
+        {"join", required_argument, 0, 'j'},
+        {"unified", no_argument, 0, 'k'},
+        {"parallel", required_argument, 0, 'n'},
+        {"load-mode", required_argument, 0, 'l'},
+        {"resize", required_argument, 0, 'z'},
+        {"drop-later", required_argument, 0, 'c'},
+        {"repack", no_argument, 0, 'r'},
+        {"info", no_argument, 0, 'i'},
+        {"help", no_argument, 0, 'h'},
+        {"wait", no_argument, 0, 'w'},
+        {0, 0, 0, 0},
     };
     int c;
     bool ok = true;
@@ -176,6 +187,9 @@ static int parse_options(int argc, char **argv, struct options *o) {
             break;
         case 'c':
             ok = parse_int(optarg, 0, 100, &o->drop);
+            break;
+        case 'w':
+            o->wait = true;
             break;
         case 'r':
             o->repack = true;
@@ -424,6 +438,9 @@ static bool run(const struct options *o) {
         complain("the budget was not changed as it should have been");
         ok = false;
     }
+    if (o->wait && puts("computed") >= 0 && fflush(stdout) == 0)
+        while (getchar() != EOF) {
+        }
     for (int i = 0; i < total; i++)
         ok = close_session(&sessions[i]) && ok;
     for (int m = 0; m < o->n_models; m++)

@@ -162,7 +162,8 @@ static void generation_at(struct window_numbers *x, double t, double every) {
     memset(x, 0, sizeof *x);
     x->stats.layers = 4;
     x->stats.generation.blocks = 4 * steps;
-    x->stats.generation.tokens = 4 * steps;
+    x->stats.generation.tokens = steps;
+    x->stats.generation.rows = 4 * steps;
     x->stats.generation.hits = 6 * steps;
     x->stats.generation.misses = 2 * steps;
     x->stats.generation.hit_bytes = 90 * steps;
@@ -277,7 +278,7 @@ static void test_rates_prompt(void **state) {
     for (double t = 1; t < 30; t += 0.5) {
         /* From 5 on 2 blocks of 500 tokens a second: 100 tokens a second. */
         x.stats.prompt.blocks = t > 5 ? (uint64_t)(2 * (t - 5)) : 0;
-        x.stats.prompt.tokens = 500 * x.stats.prompt.blocks;
+        x.stats.prompt.rows = 500 * x.stats.prompt.blocks;
         rates_add(&r, &x, t);
         rates_get(&r, t, &now);
         if (t > 6) {
@@ -288,7 +289,7 @@ static void test_rates_prompt(void **state) {
     }
 }
 
-/* Slots of a server that generate together: blocks of several tokens, and no prompt. */
+/* Slots of a server that generate together: blocks of several tokens, all of them generation. */
 static void test_rates_slots(void **state) {
     (void)state;
     struct rates r = {0};
@@ -297,8 +298,8 @@ static void test_rates_slots(void **state) {
     x.stats.layers = 10;
     for (double t = 1; t < 30; t += 0.5) {
         const uint64_t steps = (uint64_t)(4 * (t - 1)); /* 4 a second, of 3 tokens */
-        x.stats.prompt.blocks = 10 * steps;
-        x.stats.prompt.tokens = 3 * x.stats.prompt.blocks;
+        x.stats.generation.blocks = 10 * steps;
+        x.stats.generation.rows = 3 * x.stats.generation.blocks;
         x.ended[SLUICE_PHASE_GENERATION] = (struct step_sums){
             .steps = steps, .ended = t, .sum = {.tokens = 3 * steps, .wall_s = 0.25 * (double)steps}};
         rates_add(&r, &x, t);

@@ -28,7 +28,8 @@ static void fake_numbers(void *ud, struct window_numbers *out, bool all) {
     out->stats.tensors = 6;
     out->stats.layers = 2;
     out->stats.generation.blocks = 2 * f->tokens;
-    out->stats.generation.tokens = 2 * f->tokens;
+    out->stats.generation.tokens = f->tokens;
+    out->stats.generation.rows = 2 * f->tokens;
     out->stats.generation.hits = 3 * f->tokens;
     out->stats.generation.misses = f->tokens;
     out->stats.generation.read_bytes = 4096 * f->tokens;
