@@ -9,6 +9,7 @@
  */
 #include "cli/args.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/options.h"
 #include "sluice.h"
 
 int cli_fail(int code, const char *command, const char *format, ...) {
@@ -78,6 +80,19 @@ bool cli_set_real(const struct cli_option *o, const char *value, struct cli_conf
     return true;
 }
 
+bool cli_set_choice(const struct cli_option *o, const char *value, struct cli_config *c) {
+    const size_t n = strlen(value);
+    *(const char **)(void *)((char *)c + o->offset) = value;
+    for (const char *at = o->expect; *at; at += strspn(at, ", ")) { /* "machine, model or no" */
+        const size_t word = strcspn(at, ", ");
+        if (word == n && strncmp(at, value, n) == 0 && strcmp(value, "or") != 0) {
+            return true;
+        }
+        at += word;
+    }
+    return false;
+}
+
 bool cli_set_setting(const struct cli_option *o, const char *value, struct cli_config *c) {
     struct sluice_settings scratch;
     const char *text = o->fixed ? o->fixed : value;
@@ -97,18 +112,66 @@ bool cli_set_setting(const struct cli_option *o, const char *value, struct cli_c
     return true;
 }
 
+const char *cli_command_word(const struct cli_command *cmd) {
+    const char *blank = strchr(cmd->name, ' ');
+    return blank ? blank + 1 : cmd->name;
+}
+
+/* Is this word of `len` bytes one of a list with blanks? */
+static bool has_word(const char *list, const char *word, size_t len) {
+    for (; *list; list += strspn(list, " ")) {
+        const size_t n = strcspn(list, " ");
+        if (n == len && strncmp(list, word, n) == 0) {
+            return true;
+        }
+        list += n;
+    }
+    return false;
+}
+
+/* The command's own row for a name of `len` bytes, else that of all commands. */
+static const struct cli_option *find_row(const struct cli_command *cmd, const char *name, size_t len) {
+    const char *word = cli_command_word(cmd);
+    const struct cli_option *shared = NULL;
+    for (const struct cli_option *o = cli_options; o->name; o++) {
+        if (strlen(o->name) != len || strncmp(o->name, name, len) != 0) {
+            continue;
+        }
+        if (o->only && has_word(o->only, word, strlen(word))) {
+            return o;
+        }
+        shared = o->only ? shared : o;
+    }
+    return shared;
+}
+
+const struct cli_option *cli_next_option(const struct cli_command *cmd, struct cli_walk *w) {
+    w->first = !w->group || !*w->rest;
+    if (w->first) {
+        w->group = w->group ? w->group + 1 : cmd->groups;
+        w->rest = w->group->names;
+    }
+    if (!w->group->heading) {
+        return NULL;
+    }
+    const size_t n = strcspn(w->rest, " ");
+    const struct cli_option *o = find_row(cmd, w->rest, n);
+    assert(o);
+    w->rest += n + strspn(w->rest + n, " ");
+    return o;
+}
+
 /* The row for "--name" or "-x" of `len` bytes; NULL when there is none. */
 static const struct cli_option *find_option(const struct cli_command *cmd, const char *arg, size_t len) {
-    for (const struct cli_group *g = cmd->groups; g->heading; g++) {
-        for (const struct cli_option *o = g->options; o->name; o++) {
-            if ((strlen(o->name) == len && strncmp(o->name, arg, len) == 0) ||
-                (o->also && strlen(o->also) == len && strncmp(o->also, arg, len) == 0) ||
-                (o->letter && len == 2 && arg[0] == '-' && arg[1] == o->letter)) {
-                return o;
-            }
+    const struct cli_option *o;
+    for (struct cli_walk w = {0}; (o = cli_next_option(cmd, &w));) {
+        if ((strlen(o->name) == len && strncmp(o->name, arg, len) == 0) ||
+            (o->also && strlen(o->also) == len && strncmp(o->also, arg, len) == 0) ||
+            (o->letter && len == 2 && arg[0] == '-' && arg[1] == o->letter)) {
+            break;
         }
     }
-    return NULL;
+    return o;
 }
 
 bool cli_has_option(const struct cli_command *cmd, const char *name) {
@@ -208,4 +271,61 @@ int cli_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_c
                         cmd->name);
     }
     return 0;
+}
+
+bool cli_next_item(const char **list, char *item, size_t cap) {
+    if (!*list) {
+        return false;
+    }
+    const size_t n = strcspn(*list, ",");
+    snprintf(item, cap, "%.*s", (int)n, *list);
+    *list = (*list)[n] ? *list + n + 1 : NULL;
+    return true;
+}
+
+/* One option of the help page: name in a column, help beside it, further lines indented. */
+static void print_option(FILE *out, const struct cli_option *o) {
+    enum { COLUMN = 26 };
+    char left[80];
+    char letter[8] = "    ";
+    if (o->letter) {
+        snprintf(letter, sizeof letter, "-%c, ", o->letter);
+    }
+    snprintf(left, sizeof left, "  %s%s%s%s%s%s", letter, o->also ? o->also : "", o->also ? ", " : "", o->name,
+             o->metavar ? " " : "", o->metavar ? o->metavar : "");
+    fprintf(out, "%-*s", COLUMN, left);
+    if (strlen(left) > COLUMN - 2) {
+        fprintf(out, "\n%*s", COLUMN, "");
+    }
+    for (const char *p = o->help; *p; p++) {
+        fputc(*p, out);
+        if (*p == '\n') {
+            fprintf(out, "%*s", COLUMN, "");
+        }
+    }
+    fputc('\n', out);
+}
+
+int cli_help(const struct cli_command *cmd) {
+    const struct cli_option *o;
+    char *page = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&page, &n);
+    if (!out) {
+        return cli_fail(CLI_EXIT_FAILED, cmd->name, "%s", strerror(errno));
+    }
+    fprintf(out, "usage: %s\n\n%s\n", cmd->usage, cmd->about);
+    for (struct cli_walk w = {0}; (o = cli_next_option(cmd, &w));) {
+        if (w.first) {
+            fprintf(out, "\n%s\n", w.group->heading);
+        }
+        print_option(out, o);
+    }
+    fprintf(out, "\n  -h, --help            this page\n");
+    if (cmd->notes) {
+        fprintf(out, "\n%s\n", cmd->notes);
+    }
+    bool ok = fclose(out) == 0 && cli_write(cmd->name, page, n);
+    free(page);
+    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILED;
 }

@@ -14,7 +14,8 @@ enum {
     CLI_EXIT_USAGE = 2,    /* the command line or a setting has no meaning */
     CLI_NOT_GIVEN = -2,    /* an integer option whose default depends on the command */
     CLI_SETTINGS_MAX = 32, /* settings that one command line may give */
-    CLI_VARIANTS_MAX = 16  /* of one `sluice bench` */
+    CLI_VARIANTS_MAX = 16, /* of one `sluice bench` */
+    CLI_RUNS_MAX = 100     /* of each of its rows */
 };
 
 /* A setting of sluice.h given on the command line. Applied after the environment. */
@@ -118,49 +119,67 @@ struct cli_config {
 };
 
 /*
- * One row per option. The setter stores the value and returns false when it has no meaning; the
- * parser then prints "COMMAND: --name VALUE: must be EXPECT". The help page is printed from the same
- * rows, so that an option cannot exist without its help.
+ * One row per option: options.h has the table. The setter stores the value and returns false when it has no meaning;
+ * the parser then prints "COMMAND: --name VALUE: must be EXPECT". The help page, the manual page and the completions
+ * are made from the same rows, so that an option cannot exist without its help.
  */
 struct cli_option {
-    const char *name;     /* "--threads" */
+    const char *name;    /* "--threads" */
+    char letter;         /* 't' for -t; 0: none */
+    const char *metavar; /* "N"; NULL: takes no value */
+    bool (*set)(const struct cli_option *o, const char *value, struct cli_config *c);
+    size_t offset;        /* of the field in cli_config that the generic setters fill */
+    double min, max;      /* range of a number */
+    const char *expect;   /* what a good value is, after "must be"; NULL: min..max */
+    const char *setting;  /* name of a sluice.h setting, for cli_set_setting */
+    const char *fixed;    /* its value, for an option without one */
     const char *also;     /* another name for the same, "--ctx"; NULL: none */
-    char letter;          /* 't' for -t; 0: none */
-    const char *metavar;  /* "N"; NULL: takes no value */
     const char *optional; /* its value when none is given; NULL: one must be. The next argument is one only if it begins
                              with a digit or '[' */
+    const char *only;     /* the commands whose row this is: "info plan"; NULL: all that have no row of their own */
     const char *help;     /* may contain newlines */
-    const char *expect;   /* what a good value is, after "must be"; NULL: min..max */
-    bool (*set)(const struct cli_option *o, const char *value, struct cli_config *c);
-    size_t offset;       /* of the field in cli_config that the generic setters fill */
-    double min, max;     /* range of a number */
-    const char *setting; /* name of a sluice.h setting, for cli_set_setting */
-    const char *fixed;   /* its value, for an option without one */
 };
 
-/* Options with a heading. A list of them ends with heading NULL. */
+/* Options with a heading. */
 struct cli_group {
-    const char *heading;              /* "Cache" */
-    const struct cli_option *options; /* ends with name NULL */
+    const char *heading; /* "Cache" */
+    const char *names;   /* "--cache --cache-floor", in the order of the help page */
 };
 
-/* A command: what it takes and what its help says. */
+/* A command: what it takes, what its help says, what it does. */
 struct cli_command {
-    const char *name;               /* "sluice run" */
-    const char *usage;              /* the line after "usage: " */
-    const char *about;              /* paragraphs, wrapped by hand */
-    const struct cli_group *groups; /* its options */
-    const char *notes;              /* examples and the like, printed after the options; NULL: none */
-    int max_args;                   /* arguments that are no options */
-    int64_t n_ctx;                  /* context when -c is not given; 0: 4096 */
-    bool stop_at_arg;               /* the first of them ends the options: the rest belongs to a program */
+    const char *name;                 /* "sluice run" */
+    const char *summary;              /* what it is for: its line in `sluice --help` */
+    const char *usage;                /* the line after "usage: " */
+    const char *about;                /* paragraphs, wrapped by hand */
+    const char *notes;                /* examples and the like, printed after the options; NULL: none */
+    int (*run)(struct cli_config *c); /* does it, with a command line without --help; returns the exit code */
+    int max_args;                     /* arguments that are no options */
+    int64_t n_ctx;                    /* context when -c is not given; 0: 4096 */
+    bool stop_at_arg;                 /* the first of them ends the options: the rest belongs to a program */
+    struct cli_group groups[10];      /* its options; ends with heading NULL */
 };
+
+/* A walk over the options of a command, in the order of its help page. All zero at the beginning. */
+struct cli_walk {
+    const struct cli_group *group; /* of the option that was returned */
+    const char *rest;              /* names of this group that are left */
+    bool first;                    /* the option is the first of its group */
+};
+
+/* The next option; NULL: there is none. */
+const struct cli_option *cli_next_option(const struct cli_command *cmd, struct cli_walk *w);
+
+/* "run" of "sluice run" */
+const char *cli_command_word(const struct cli_command *cmd);
 
 /* The generic setters. */
 bool cli_set_text(const struct cli_option *o, const char *value, struct cli_config *c);    /* const char * field */
 bool cli_set_true(const struct cli_option *o, const char *value, struct cli_config *c);    /* bool field */
 bool cli_set_integer(const struct cli_option *o, const char *value, struct cli_config *c); /* int64_t field */
 bool cli_set_real(const struct cli_option *o, const char *value, struct cli_config *c);    /* double field */
+bool cli_set_choice(const struct cli_option *o, const char *value,
+                    struct cli_config *c); /* one of the words of expect */
 bool cli_set_setting(const struct cli_option *o, const char *value, struct cli_config *c); /* adds to settings */
 
 /*
@@ -171,6 +190,9 @@ int cli_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_c
 
 /* Does the command have an option of this name ("--memory")? */
 bool cli_has_option(const struct cli_command *cmd, const char *name);
+
+/* The next item of a list with commas, cut to fit; *list moves on. False: there is none. NULL is a list without any. */
+bool cli_next_item(const char **list, char *item, size_t cap);
 
 /* Print the help page to standard output. Returns an exit code. */
 int cli_help(const struct cli_command *cmd);

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,169 +17,6 @@
 
 #include "cli/bench.h"
 #include "cli/commands.h"
-
-#define BENCH(name) offsetof(struct cli_config, bench.name)
-
-static bool set_variant(const struct cli_option *o, const char *value, struct cli_config *c) {
-    (void)o;
-    if (c->bench.n_variants == CLI_VARIANTS_MAX) {
-        return false;
-    }
-    c->bench.variants[c->bench.n_variants++] = value;
-    return true;
-}
-
-static bool set_drop(const struct cli_option *o, const char *value, struct cli_config *c) {
-    (void)o;
-    c->bench.drop = value;
-    return strcmp(value, "machine") == 0 || strcmp(value, "model") == 0 || strcmp(value, "no") == 0;
-}
-
-static const struct cli_option what_options[] = {
-    {.name = "--model",
-     .letter = 'm',
-     .metavar = "MODEL",
-     .set = cli_set_text,
-     .offset = offsetof(struct cli_config, model),
-     .min = 1,
-     .expect = "a file name",
-     .help = "the GGUF file; of a split model the first shard"},
-    {.name = "--budgets",
-     .metavar = "LIST",
-     .set = cli_set_text,
-     .offset = BENCH(budgets),
-     .min = 1,
-     .expect = "a list such as 0,2000,4GiB,all",
-     .help = "cache sizes with commas between: 0, 2000 (MiB), 4GiB, auto, or all,\nthe size of all experts (auto)"},
-    {.name = "--variant",
-     .metavar = "\"NAME: OPTIONS\"",
-     .set = set_variant,
-     .expect = "given 16 times at most",
-     .help = "at each budget also measure with these options of sluice run, for\n"
-             "example \"lru: --cache-policy lru\". May be given several times"},
-    {.name = "--baseline",
-     .metavar = "LIST",
-     .set = cli_set_text,
-     .offset = BENCH(baselines),
-     .min = 1,
-     .expect = "resident, mmap or both with a comma",
-     .help = "also measure plain llama.cpp: resident, without a limit and only if\n"
-             "the model fits in memory; mmap, inside the limit of --memory, where\n"
-             "the kernel pages. Ratios are then to the first of them"},
-    {0},
-};
-
-static const struct cli_option how_options[] = {
-    {.name = "--memory",
-     .metavar = "SIZE",
-     .set = cli_set_text,
-     .offset = BENCH(memory),
-     .min = 1,
-     .expect = "a size such as 6G",
-     .help = "limit of memory for each run, in a cgroup where that is allowed"},
-    {.name = "--gen",
-     .metavar = "N",
-     .set = cli_set_integer,
-     .offset = BENCH(gen),
-     .min = 1,
-     .max = 100000,
-     .help = "tokens that are generated and measured per run (64)"},
-    {.name = "--prompt",
-     .metavar = "N",
-     .set = cli_set_integer,
-     .offset = BENCH(prompt),
-     .min = 1,
-     .max = 100000,
-     .help = "tokens of the prompt (64)"},
-    {.name = "--file",
-     .letter = 'f',
-     .metavar = "FILE",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "a file name",
-     .offset = offsetof(struct cli_config, prompt_file),
-     .help = "take the prompt from a file (a built-in story)"},
-    {.name = "--runs",
-     .metavar = "N",
-     .set = cli_set_integer,
-     .offset = BENCH(runs),
-     .min = 1,
-     .max = BENCH_RUNS_MAX,
-     .help = "runs of each row (3)"},
-    {.name = "--threads",
-     .letter = 't',
-     .metavar = "N",
-     .set = cli_set_integer,
-     .offset = offsetof(struct cli_config, n_threads),
-     .min = 1,
-     .max = 512,
-     .help = "compute threads (one per processor that this process may use)"},
-    {.name = "--max-seconds",
-     .metavar = "S",
-     .set = cli_set_real,
-     .offset = BENCH(max_seconds),
-     .min = 1,
-     .max = 1000000,
-     .help = "stop a run after so long and use what it did until then (300)"},
-    {.name = "--drop-caches",
-     .metavar = "WHAT",
-     .set = set_drop,
-     .expect = "machine, model or no",
-     .help = "before each run, drop from the page cache: machine, all of it (the\n"
-             "default where it is allowed: root; everybody on the machine feels it);\n"
-             "model, the model's pages; no, nothing"},
-    {.name = "--probe-seconds",
-     .metavar = "S",
-     .set = cli_set_real,
-     .offset = BENCH(probe_seconds),
-     .max = 60,
-     .help = "how long each of the disk's six probes reads (2; 0: no probes and no\nbound)"},
-    {0},
-};
-
-static const struct cli_option output_options[] = {
-    {.name = "--json",
-     .metavar = "FILE",
-     .set = cli_set_text,
-     .offset = BENCH(json),
-     .min = 1,
-     .expect = "a file name or -",
-     .help = "write everything, raw values included, as one JSON object; - is\nstandard output, the table goes to "
-             "standard error then"},
-    {.name = "--keep",
-     .metavar = "DIR",
-     .set = cli_set_text,
-     .offset = BENCH(keep),
-     .min = 1,
-     .expect = "a directory",
-     .help = "keep there what each run wrote: run-N.json, run-N.csv, run-N.txt"},
-    {.name = "--quiet",
-     .letter = 'q',
-     .set = cli_set_true,
-     .offset = offsetof(struct cli_config, quiet),
-     .help = "no progress and no line per run"},
-    {0},
-};
-
-static const struct cli_group groups[] = {
-    {"What is measured", what_options}, {"How", how_options}, {"Output", output_options}, {NULL, NULL}};
-
-static const struct cli_command command = {
-    .name = "sluice bench",
-    .usage = "sluice bench -m MODEL [--budgets LIST] [options]",
-    .about = "Measures how fast a model generates at several cache sizes. Each run is a process of its\n"
-             "own; rows take turns and reverse their order every second round; caches are dropped\n"
-             "before each run; figures are medians with 95 % intervals. Defaults are in parentheses.",
-    .groups = groups,
-    .notes = "Columns: tok/s, generated tokens per second, median of the runs; 95 % interval, by bootstrap\n"
-             "over tokens; the slowest and the fastest run; MiB read per token; share of experts that\n"
-             "were in memory; share of time waited for reads; seconds to load and to the first token,\n"
-             "cold; peak memory; bound, what disk and processor allow; share of that bound.\n"
-             "What not to conclude from them: docs/benchmark-method.md. Ctrl-C prints what there is.\n\n"
-             "Example: sluice bench -m model.gguf --budgets 0,2000,4000 --memory 6G --baseline resident \\\n"
-             "           --variant \"lru: --cache-policy lru\" --json report.json",
-    .max_args = 0,
-};
 
 static bool stopped(void *user) {
     (void)user;
@@ -403,16 +239,11 @@ static int measure(struct bench *b) {
     return rc;
 }
 
-int cli_bench(int argc, char **argv) {
-    struct cli_config config;
-    struct bench bench = {.config = &config};
-    int rc = cli_parse(&command, argc, argv, &config);
-    if (rc || config.help) {
-        return rc ? rc : cli_help(&command);
-    }
+static int bench_main(struct cli_config *config) {
+    struct bench bench = {.config = config};
     cli_interrupt_install_all();
-    cli_progress_start(&bench.progress, config.quiet);
-    rc = prepare(&bench);
+    cli_progress_start(&bench.progress, config->quiet);
+    int rc = prepare(&bench);
     rc = rc ? rc : measure(&bench);
     free_all(&bench);
     if (cli_interrupted()) {
@@ -420,3 +251,24 @@ int cli_bench(int argc, char **argv) {
     }
     return rc;
 }
+
+const struct cli_command cli_bench_command = {
+    .name = "sluice bench",
+    .summary = "measure speed, bytes and memory at several cache sizes",
+    .usage = "sluice bench -m MODEL [--budgets LIST] [options]",
+    .about = "Measures how fast a model generates at several cache sizes. Each run is a process of its\n"
+             "own; rows take turns and reverse their order every second round; caches are dropped\n"
+             "before each run; figures are medians with 95 % intervals. Defaults are in parentheses.",
+    .groups = {{"What is measured", "--model --budgets --variant --baseline"},
+               {"How", "--memory --gen --prompt --file --runs --threads --max-seconds --drop-caches --probe-seconds"},
+               {"Output", "--json --keep --quiet"}},
+    .notes = "Columns: tok/s, generated tokens per second, median of the runs; 95 % interval, by bootstrap\n"
+             "over tokens; the slowest and the fastest run; MiB read per token; share of experts that\n"
+             "were in memory; share of time waited for reads; seconds to load and to the first token,\n"
+             "cold; peak memory; bound, what disk and processor allow; share of that bound.\n"
+             "What not to conclude from them: docs/benchmark-method.md. Ctrl-C prints what there is.\n\n"
+             "Example: sluice bench -m model.gguf --budgets 0,2000,4000 --memory 6G --baseline resident \\\n"
+             "           --variant \"lru: --cache-policy lru\" --json report.json",
+    .max_args = 0,
+    .run = bench_main,
+};

@@ -20,11 +20,11 @@
 #include "run/runner.h"
 
 enum {
-    BENCH_ENTRIES_MAX = 256, /* rows of the table */
-    BENCH_RUNS_MAX = 100,    /* of each */
-    BENCH_WORDS_MAX = 32,    /* options of a --variant */
-    BENCH_PROBES = 6,        /* of the disk: half before the runs, half after */
-    BENCH_PATH_MAX = 512     /* bytes of a path in the temporary directory */
+    BENCH_ENTRIES_MAX = 256,       /* rows of the table */
+    BENCH_RUNS_MAX = CLI_RUNS_MAX, /* of each */
+    BENCH_WORDS_MAX = 32,          /* options of a --variant */
+    BENCH_PROBES = 6,              /* of the disk: half before the runs, half after */
+    BENCH_PATH_MAX = 512           /* bytes of a path in the temporary directory */
 };
 
 /* What a row measures. */

@@ -13,7 +13,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,47 +25,6 @@
 #include "cli/summary.h"
 #include "cli/text.h"
 #include "run/chat.h"
-
-static const struct cli_option chat_options[] = {
-    {.name = "--system",
-     .metavar = "TEXT",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "a text",
-     .offset = offsetof(struct cli_config, system),
-     .help = "the system message (none)"},
-    {.name = "--chat-template",
-     .metavar = "NAME",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "a template's name",
-     .offset = offsetof(struct cli_config, chat_template),
-     .help = "one of llama.cpp's built-in templates, e.g. chatml or llama3\n(the model's own)"},
-    {.name = "--quiet",
-     .letter = 'q',
-     .set = cli_set_true,
-     .offset = offsetof(struct cli_config, quiet),
-     .help = "no progress, mode line and summary"},
-    {0},
-};
-
-static const struct cli_group groups[] = {
-    {"Conversation", chat_options},       {"Model", cli_model_options},
-    {"Expert cache", cli_cache_options},  {"Lossy", cli_lossy_options},
-    {"Generation", cli_sampling_options}, {"Measuring", cli_measure_options},
-    {"Window", cli_window_options},       {NULL, NULL},
-};
-
-static const struct cli_command command = {
-    .name = "sluice chat",
-    .usage = "sluice chat -m MODEL [options]",
-    .about = "Talks to a model with its own chat template. What was said stays in the context, so a turn\n"
-             "only computes what is new. One line is one message.",
-    .groups = groups,
-    .notes = "  Ctrl-C   stops the answer, not the program\n"
-             "  Ctrl-D   ends, like /exit\n"
-             "  /clear   forgets the conversation",
-};
 
 /* A conversation that is going on. */
 struct talk {
@@ -185,32 +143,28 @@ static int converse(struct talk *t) {
     return rc;
 }
 
-int cli_chat(int argc, char **argv) {
-    struct cli_config config;
-    struct talk t = {.config = &config, .interactive = isatty(STDIN_FILENO)};
+static int chat_main(struct cli_config *config) {
+    struct talk t = {.config = config, .interactive = isatty(STDIN_FILENO)};
     struct sluice_error err;
-    int rc = cli_parse(&command, argc, argv, &config);
-    if (rc || config.help) {
-        return rc ? rc : cli_help(&command);
+    if (config->n_predict == CLI_NOT_GIVEN) {
+        config->n_predict = -1;
     }
-    if (config.n_predict == CLI_NOT_GIVEN) {
-        config.n_predict = -1;
-    }
-    rc = cli_session_open(&t.session, &config);
+    int rc = cli_session_open(&t.session, config);
     rc = rc ? rc : cli_session_start(&t.session, 0);
-    if (rc == 0 && sluice_chat_new(&t.chat, t.session.runner, config.chat_template, config.system, &err)) {
-        rc = config.chat_template && err.status == SLUICE_ERR_ARG
-                 ? cli_fail(CLI_EXIT_USAGE, config.command, "--chat-template %s: %s", config.chat_template, err.message)
+    if (rc == 0 && sluice_chat_new(&t.chat, t.session.runner, config->chat_template, config->system, &err)) {
+        rc = config->chat_template && err.status == SLUICE_ERR_ARG
+                 ? cli_fail(CLI_EXIT_USAGE, config->command, "--chat-template %s: %s", config->chat_template,
+                            err.message)
                  : cli_session_fail(&t.session, &err);
     }
     if (rc == 0 && !cli_lines_open(&t.lines, STDIN_FILENO)) {
-        rc = cli_fail(CLI_EXIT_FAILED, config.command, "standard input: %s", strerror(errno));
+        rc = cli_fail(CLI_EXIT_FAILED, config->command, "standard input: %s", strerror(errno));
     }
     if (rc == 0) {
-        if (sluice_chat_notice(t.chat) && !config.quiet) {
-            cli_fail(0, config.command, "%s", sluice_chat_notice(t.chat));
+        if (sluice_chat_notice(t.chat) && !config->quiet) {
+            cli_fail(0, config->command, "%s", sluice_chat_notice(t.chat));
         }
-        if (t.interactive && !config.quiet) {
+        if (t.interactive && !config->quiet) {
             fputs("Ctrl-C stops an answer, Ctrl-D or /exit ends, /clear starts anew.\n", stderr);
         }
         rc = converse(&t);
@@ -223,3 +177,22 @@ int cli_chat(int argc, char **argv) {
     cli_session_close(&t.session);
     return rc;
 }
+
+const struct cli_command cli_chat_command = {
+    .name = "sluice chat",
+    .summary = "talk to a model",
+    .usage = "sluice chat -m MODEL [options]",
+    .about = "Talks to a model with its own chat template. What was said stays in the context, so a turn\n"
+             "only computes what is new. One line is one message.",
+    .groups = {{"Conversation", "--system --chat-template --quiet"},
+               {"Model", cli_model_options},
+               {"Expert cache", cli_cache_options},
+               {"Lossy", cli_lossy_options},
+               {"Generation", cli_sampling_options},
+               {"Measuring", cli_measure_options},
+               {"Window", cli_window_options}},
+    .notes = "  Ctrl-C   stops the answer, not the program\n"
+             "  Ctrl-D   ends, like /exit\n"
+             "  /clear   forgets the conversation",
+    .run = chat_main,
+};

@@ -11,7 +11,6 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,92 +23,6 @@
 #include "cli/text.h"
 #include "run/evaluate.h"
 #include "run/identity.h"
-
-#define FIELD(name) offsetof(struct cli_config, name)
-
-static const struct cli_option text_options[] = {
-    {.name = "--file",
-     .letter = 'f',
-     .metavar = "TEXT",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "a file name",
-     .offset = FIELD(prompt_file),
-     .help = "the text to predict (-: standard input). One newline at its end is left\n"
-             "out, as llama.cpp's programs do"},
-    {.name = "--chunks",
-     .metavar = "N",
-     .set = cli_set_integer,
-     .min = 1,
-     .max = 16777216,
-     .offset = FIELD(eval.chunks),
-     .help = "use the first N chunks of -c tokens (all that are whole)"},
-    {.name = "--decode",
-     .set = cli_set_true,
-     .offset = FIELD(eval.decode),
-     .help = "compute one token at a time, as generation does, instead of batches.\n"
-             "Always so when a setting is lossy"},
-    {0},
-};
-
-static const struct cli_option reference_options[] = {
-    {.name = "--ref-save",
-     .metavar = "FILE",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "a file name",
-     .offset = FIELD(eval.ref_save),
-     .help = "write the predictions of this run, which must be lossless:\n"
-             "16 + 2 x vocabulary bytes per scored token"},
-    {.name = "--ref",
-     .metavar = "FILE",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "a file name",
-     .offset = FIELD(eval.ref),
-     .help = "compare with the predictions in FILE: KL divergence, agreement on the\n"
-             "likeliest token"},
-    {.name = "--ref-other-model",
-     .set = cli_set_true,
-     .offset = FIELD(eval.other_model),
-     .help = "FILE may be of another model file with the same vocabulary, such as\n"
-             "another quantisation"},
-    {0},
-};
-
-static const struct cli_option output_options[] = {
-    {.name = "--json",
-     .set = cli_set_true,
-     .offset = FIELD(json),
-     .help = "one JSON object on standard output, at the end"},
-    {.name = "--quiet",
-     .letter = 'q',
-     .set = cli_set_true,
-     .offset = FIELD(quiet),
-     .help = "no progress, mode line and summary"},
-    {0},
-};
-
-static const struct cli_group groups[] = {
-    {"Text", text_options},       {"Reference", reference_options},
-    {"Model", cli_model_options}, {"Expert cache", cli_cache_options},
-    {"Lossy", cli_lossy_options}, {"Measuring", cli_measure_options},
-    {"Output", output_options},   {NULL, NULL},
-};
-
-static const struct cli_command command = {
-    .name = "sluice eval",
-    .usage = "sluice eval -m MODEL -f TEXT [--ref-save FILE | --ref FILE] [options]",
-    .about = "Perplexity of a text, and how far the predictions are from those of another run: what a\n"
-             "lossy setting costs. The text is cut into chunks of -c tokens, the second half of each is\n"
-             "scored, as llama-perplexity does. +/- is the standard error if tokens were independent; by chunks:\n"
-             "if only chunks are, which is nearer to the truth.",
-    .groups = groups,
-    .notes = "The environment gives defaults for the options of the expert cache, as with run.\n\n"
-             "Example: sluice eval -m model.gguf -f text.txt --decode --ref-save text.ref\n"
-             "         sluice eval -m model.gguf -f text.txt --ref text.ref --n-expert-used 6",
-    .n_ctx = CLI_NOT_GIVEN,
-};
 
 /* One evaluation. */
 struct eval {
@@ -409,14 +322,9 @@ static int run_all(struct eval *e) {
     return rc;
 }
 
-int cli_eval(int argc, char **argv) {
-    struct cli_config config;
-    struct eval e = {.config = &config};
-    int rc = cli_parse(&command, argc, argv, &config);
-    if (rc || config.help) {
-        return rc ? rc : cli_help(&command);
-    }
-    rc = run_all(&e);
+static int eval_main(struct cli_config *config) {
+    struct eval e = {.config = config};
+    int rc = run_all(&e);
     sluice_reference_close(e.params.reference);
     sluice_reference_close(e.params.save);
     cli_session_close(&e.session);
@@ -425,3 +333,25 @@ int cli_eval(int argc, char **argv) {
     }
     return rc;
 }
+
+const struct cli_command cli_eval_command = {
+    .name = "sluice eval",
+    .summary = "what a setting costs: perplexity, and the distance to the lossless run",
+    .usage = "sluice eval -m MODEL -f TEXT [--ref-save FILE | --ref FILE] [options]",
+    .about = "Perplexity of a text, and how far the predictions are from those of another run: what a\n"
+             "lossy setting costs. The text is cut into chunks of -c tokens, the second half of each is\n"
+             "scored, as llama-perplexity does. +/- is the standard error if tokens were independent; by chunks:\n"
+             "if only chunks are, which is nearer to the truth.",
+    .groups = {{"Text", "--file --chunks --decode"},
+               {"Reference", "--ref-save --ref --ref-other-model"},
+               {"Model", cli_model_options},
+               {"Expert cache", cli_cache_options},
+               {"Lossy", cli_lossy_options},
+               {"Measuring", cli_measure_options},
+               {"Output", "--json --quiet"}},
+    .notes = "The environment gives defaults for the options of the expert cache, as with run.\n\n"
+             "Example: sluice eval -m model.gguf -f text.txt --decode --ref-save text.ref\n"
+             "         sluice eval -m model.gguf -f text.txt --ref text.ref --n-expert-used 6",
+    .n_ctx = CLI_NOT_GIVEN,
+    .run = eval_main,
+};

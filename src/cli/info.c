@@ -2,7 +2,6 @@
  * info.c - `sluice info`: what a model needs, from its metadata alone.
  */
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,27 +10,6 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "run/info.h"
-
-static const struct cli_option options[] = {
-    {.name = "--json",
-     .set = cli_set_true,
-     .offset = offsetof(struct cli_config, json),
-     .help = "the same as one JSON object"},
-    {0},
-};
-
-static const struct cli_group groups[] = {{"Options", options}, {NULL, NULL}};
-
-static const struct cli_command command = {
-    .name = "sluice info",
-    .usage = "sluice info MODEL [--json]",
-    .about = "Reads the metadata of a GGUF model (all its shards) and prints what matters for running\n"
-             "it from disk. The model is not loaded. Of a split model name the first shard.",
-    .groups = groups,
-    .notes = "The demand is what one token asks for: top-k experts in every layer. A cache under one\n"
-             "layer's demand cannot work; under LRU a cache under one token's demand never hits.",
-    .max_args = 1,
-};
 
 /* "1.50 GiB (1610612736 bytes)"; below one MiB only the bytes. */
 static void print_bytes(FILE *out, const char *name, uint64_t n) {
@@ -164,31 +142,39 @@ static char *render(const struct sluice_gguf *g, const struct sluice_info *i, bo
     return page;
 }
 
-int cli_info(int argc, char **argv) {
-    struct cli_config c;
+static int info_main(struct cli_config *config) {
     struct sluice_gguf *g;
     struct sluice_info info;
     struct sluice_error err;
-    int rc = cli_parse(&command, argc, argv, &c);
-    if (rc || c.help) {
-        return rc ? rc : cli_help(&command);
+    if (config->n_args == 0) {
+        return cli_fail(CLI_EXIT_USAGE, config->command, "no model: name a GGUF file (see sluice info --help)");
     }
-    if (c.n_args == 0) {
-        return cli_fail(CLI_EXIT_USAGE, c.command, "no model: name a GGUF file (see sluice info --help)");
-    }
-    if (sluice_gguf_check(c.args[0], &g, &err)) {
-        return cli_fail(CLI_EXIT_FAILED, c.command, "%s", err.message);
+    if (sluice_gguf_check(config->args[0], &g, &err)) {
+        return cli_fail(CLI_EXIT_FAILED, config->command, "%s", err.message);
     }
     if (sluice_info_collect(g, &info, &err)) {
         sluice_gguf_free(g);
-        return cli_fail(CLI_EXIT_FAILED, c.command, "%s", err.message);
+        return cli_fail(CLI_EXIT_FAILED, config->command, "%s", err.message);
     }
-    char *page = render(g, &info, c.json);
+    char *page = render(g, &info, config->json);
     sluice_gguf_free(g);
     if (!page) {
-        return cli_fail(CLI_EXIT_FAILED, c.command, "no memory to describe the model");
+        return cli_fail(CLI_EXIT_FAILED, config->command, "no memory to describe the model");
     }
-    rc = cli_write(c.command, page, strlen(page)) ? CLI_EXIT_OK : CLI_EXIT_FAILED;
+    const int rc = cli_write(config->command, page, strlen(page)) ? CLI_EXIT_OK : CLI_EXIT_FAILED;
     free(page);
     return rc;
 }
+
+const struct cli_command cli_info_command = {
+    .name = "sluice info",
+    .summary = "what a model needs: experts, bytes per token, dense bytes",
+    .usage = "sluice info MODEL [--json]",
+    .about = "Reads the metadata of a GGUF model (all its shards) and prints what matters for running\n"
+             "it from disk. The model is not loaded. Of a split model name the first shard.",
+    .groups = {{"Options", "--json"}},
+    .notes = "The demand is what one token asks for: top-k experts in every layer. A cache under one\n"
+             "layer's demand cannot work; under LRU a cache under one token's demand never hits.",
+    .max_args = 1,
+    .run = info_main,
+};

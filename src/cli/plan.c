@@ -12,7 +12,6 @@
 #include "cli/plan.h"
 
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,71 +32,6 @@ static const double PLAN_SPEED_SECONDS = 0.8;                    /* computing ma
 static const uint64_t PLAN_POOL = 256ull << 20;                  /* bytes of made-up weights at most */
 static const double PLAN_DISK_SLOW = 0.8, PLAN_DISK_FAST = 1.15; /* what a run may find beside the probe's extremes */
 static const double PLAN_COMPUTE_SLOW = 1.2, PLAN_COMPUTE_FAST = 0.9; /* the same, of the median token's seconds */
-
-#define FIELD(name) offsetof(struct cli_config, name)
-
-static const struct cli_option plan_options[] = {
-    {.name = "--memory",
-     .metavar = "SIZE",
-     .set = cli_set_setting,
-     .setting = "memory",
-     .expect = "a size such as 3GiB, not 0",
-     .help = "ceiling for all memory of the process (what machine and cgroup leave)"},
-    {.name = "--ctx",
-     .letter = 'c',
-     .metavar = "N",
-     .set = cli_set_integer,
-     .offset = FIELD(n_ctx),
-     .max = 16777216,
-     .help = "context in tokens (4096; 0: as the model was trained)"},
-    {.name = "--prompt-tokens",
-     .metavar = "N",
-     .set = cli_set_integer,
-     .offset = FIELD(n_prompt),
-     .min = 1,
-     .max = 16777216,
-     .help = "plan for a prompt of N tokens (512): they decide the micro-batch, and it\nthe compute buffers"},
-    {.name = "--threads",
-     .letter = 't',
-     .metavar = "N",
-     .set = cli_set_integer,
-     .offset = FIELD(n_threads),
-     .min = 1,
-     .max = 512,
-     .help = "compute threads (one per processor that this process may use)"},
-    {.name = "--budgets",
-     .metavar = "LIST",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "sizes with commas",
-     .offset = FIELD(plan.budgets),
-     .help = "caches to predict, such as 0,500,4GiB,auto,all (0, auto, all and shares\nof all)"},
-    {.name = "--probe-seconds",
-     .metavar = "S",
-     .set = cli_set_real,
-     .offset = FIELD(plan.probe_seconds),
-     .max = 60,
-     .help = "how long the disk is read, in all (2; 0: not at all, its speed is unknown)"},
-    {.name = "--json", .set = cli_set_true, .offset = FIELD(json), .help = "the same as one JSON object"},
-    {0},
-};
-
-static const struct cli_group groups[] = {{"Options", plan_options}, {NULL, NULL}};
-
-static const struct cli_command command = {
-    .name = "sluice plan",
-    .usage = "sluice plan MODEL [--memory SIZE] [--ctx N] [options]",
-    .about = "Says before anything is loaded whether a model will fit, how it will run and how fast: from\n"
-             "the headers of its files (a download that has not ended is enough) and from measuring disk\n"
-             "and processor for three seconds. Of a split model name the first shard.",
-    .groups = groups,
-    .notes = "Each number is measured (here and now), derived (from the header), or assumed; what is not\n"
-             "known is said to be unknown, with the reason (null in JSON). Speeds have a range: routing is\n"
-             "known when the model has run. `sluice run` and `chat` with no settings choose the cache and\n"
-             "the micro-batch that are named here. Settings are also taken from the environment.\n\n"
-             "Example: sluice plan model.gguf --memory 6GiB",
-    .max_args = 1,
-};
 
 static bool stopped(void *user) {
     (void)user;
@@ -565,24 +499,19 @@ static int make(struct outlook *p, struct cli_progress *progress) {
     return show(p);
 }
 
-int cli_plan(int argc, char **argv) {
-    struct cli_config config;
+static int plan_main(struct cli_config *config) {
     struct cli_progress progress = {0};
-    int rc = cli_parse(&command, argc, argv, &config);
-    if (rc || config.help) {
-        return rc ? rc : cli_help(&command);
-    }
-    if (config.n_args == 0) {
-        return cli_fail(CLI_EXIT_USAGE, config.command, "no model: name a GGUF file (see sluice plan --help)");
+    if (config->n_args == 0) {
+        return cli_fail(CLI_EXIT_USAGE, config->command, "no model: name a GGUF file (see sluice plan --help)");
     }
     struct outlook *p = calloc(1, sizeof *p);
     if (!p) {
-        return cli_fail(CLI_EXIT_FAILED, config.command, "no memory");
+        return cli_fail(CLI_EXIT_FAILED, config->command, "no memory");
     }
-    p->config = &config;
+    p->config = config;
     cli_interrupt_install_all(); /* a stand-in for an unfinished file is to be removed */
     cli_progress_start(&progress, false);
-    rc = make(p, &progress);
+    int rc = make(p, &progress);
     sluice_gguf_free(p->gguf);
     free(p);
     if (cli_interrupted()) {
@@ -590,3 +519,20 @@ int cli_plan(int argc, char **argv) {
     }
     return rc;
 }
+
+const struct cli_command cli_plan_command = {
+    .name = "sluice plan",
+    .summary = "will it fit, and how fast will it be: before anything is loaded",
+    .usage = "sluice plan MODEL [--memory SIZE] [--ctx N] [options]",
+    .about = "Says before anything is loaded whether a model will fit, how it will run and how fast: from\n"
+             "the headers of its files (a download that has not ended is enough) and from measuring disk\n"
+             "and processor for three seconds. Of a split model name the first shard.",
+    .groups = {{"Options", "--memory --ctx --prompt-tokens --threads --budgets --probe-seconds --json"}},
+    .notes = "Each number is measured (here and now), derived (from the header), or assumed; what is not\n"
+             "known is said to be unknown, with the reason (null in JSON). Speeds have a range: routing is\n"
+             "known when the model has run. `sluice run` and `chat` with no settings choose the cache and\n"
+             "the micro-batch that are named here. Settings are also taken from the environment.\n\n"
+             "Example: sluice plan model.gguf --memory 6GiB",
+    .max_args = 1,
+    .run = plan_main,
+};

@@ -16,94 +16,6 @@
 
 static const double MIB = 1024.0 * 1024.0;
 
-#define FIELD(name) offsetof(struct cli_config, replay.name)
-
-static const struct cli_option cache_options[] = {
-    {.name = "--policy",
-     .metavar = "LIST",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "a list of lru, cycle, lfu and belady",
-     .offset = FIELD(policy),
-     .help = "who makes room: lru and cycle are the engine's own code; lfu for\n"
-             "comparison; belady, which knows the future, is the bound\n"
-             "(lru,cycle,belady)"},
-    {.name = "--budget",
-     .metavar = "LIST",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "sizes such as 500,2GiB or 250..8000",
-     .offset = FIELD(budget),
-     .help = "cache sizes, MiB without a suffix: 500,2000,4GiB; 250..8000 doubles\n"
-             "from one to the other (1/32 to 1/2 of the experts' weights, and what the\n"
-             "trace was recorded with)"},
-    {.name = "--divide",
-     .metavar = "HOW",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "classes or pool",
-     .offset = FIELD(divide),
-     .help = "classes: slots in size classes, as the engine divides its cache; pool:\n"
-             "one pool of bytes (classes where the trace says how large slots are)"},
-    {0},
-};
-
-static const struct cli_option lossy_options[] = {
-    {.name = "--drop",
-     .metavar = "LIST",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "thresholds above 0, up to 1, e.g. 0.5,0.75,1.0",
-     .offset = FIELD(drop),
-     .help = "also leave out, while generating, experts that would have to be read\n"
-             "and have a router weight under F / top-k, for each F"},
-    {.name = "--n-expert-used",
-     .metavar = "K",
-     .set = cli_set_integer,
-     .min = 1,
-     .max = 1024,
-     .offset = offsetof(struct cli_config, n_expert_used),
-     .help = "also use only the K strongest experts of each token"},
-    {0},
-};
-
-static const struct cli_option output_options[] = {
-    {.name = "--predict",
-     .metavar = "D,R",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "two numbers above 0: the disk's MiB/s, tokens/s of the resident model",
-     .offset = FIELD(predict),
-     .help = "expected tokens per second, from the disk's MiB/s and the speed of\n"
-             "the fully resident model in tokens/s, e.g. 1800,4.6"},
-    {.name = "--json",
-     .set = cli_set_true,
-     .offset = offsetof(struct cli_config, json),
-     .help = "one JSON object instead of tables"},
-    {.name = "--plot",
-     .metavar = "FILE",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "a file name",
-     .offset = FIELD(plot),
-     .help = "write hit rate against budget as an SVG picture"},
-    {0},
-};
-
-static const struct cli_group groups[] = {
-    {"Cache", cache_options}, {"Lossy settings", lossy_options}, {"Output", output_options}, {NULL, NULL}};
-
-static const struct cli_command command = {
-    .name = "sluice replay",
-    .usage = "sluice replay TRACE... [options]",
-    .about = "Replays route traces (sluice run --route-trace FILE) through caches of other sizes and\n"
-             "policies, and tells what they would have read. Figures are those of generation; --json has\n"
-             "the prompt's too. Each trace begins with an empty cache.",
-    .groups = groups,
-    .notes = "Example: sluice replay trace.csv --budget 500..4000 --drop 0.5,1 --plot hits.svg",
-    .max_args = 64,
-};
-
 bool replay_below_demand(const struct replay_report *r, const struct replay_line *l) {
     return l->result.cache_bytes < (l->result.classes ? r->facts.token_slot_bytes : r->facts.token_bytes);
 }
@@ -119,21 +31,10 @@ void replay_predict(const struct replay_plan *p, const struct replay_line *l, do
     *together = 1 / (compute > read ? compute : read);
 }
 
-/* The next item of a list with commas, cut to fit; *list moves on. False: there is none. */
-static bool next_item(const char **list, char *item, size_t cap) {
-    if (!*list) {
-        return false;
-    }
-    const size_t n = strcspn(*list, ",");
-    snprintf(item, cap, "%.*s", (int)n, *list);
-    *list = (*list)[n] ? *list + n + 1 : NULL;
-    return true;
-}
-
 static int plan_policies(struct replay_plan *p) {
     const char *list = p->config->replay.policy;
     char item[16];
-    while (next_item(&list, item, sizeof item)) {
+    while (cli_next_item(&list, item, sizeof item)) {
         int i = 0;
         while (i < REPLAY_POLICIES && strcmp(item, replay_policy_name((enum replay_policy)i)) != 0) {
             i++;
@@ -169,7 +70,7 @@ static int plan_budgets(struct replay_plan *p) {
     const char *list = p->config->replay.budget;
     char item[64];
     bool ok = true;
-    while (ok && next_item(&list, item, sizeof item)) {
+    while (ok && cli_next_item(&list, item, sizeof item)) {
         char *dots = strstr(item, "..");
         uint64_t from = 0, to = 0;
         if (dots) {
@@ -205,7 +106,7 @@ static int plan_lossy(struct replay_plan *p) {
     if (c->n_expert_used) {
         p->lossy[p->n_lossy++] = (struct replay_lossy){.n_expert_used = (uint32_t)c->n_expert_used};
     }
-    while (next_item(&list, item, sizeof item)) {
+    while (cli_next_item(&list, item, sizeof item)) {
         double drop;
         if (p->n_lossy == REPLAY_DROPS_MAX || !parse_real(item, 1, &drop)) {
             return cli_fail(CLI_EXIT_USAGE, c->command, "--drop %s: must be %d thresholds at most, above 0, up to 1",
@@ -220,14 +121,11 @@ static int plan_rest(struct replay_plan *p) {
     const struct cli_replay *c = &p->config->replay;
     const char *list = c->predict;
     char item[32];
-    if (c->predict && !(next_item(&list, item, sizeof item) && parse_real(item, 1e9, &p->disk) &&
-                        next_item(&list, item, sizeof item) && parse_real(item, 1e9, &p->resident) && !list)) {
+    if (c->predict && !(cli_next_item(&list, item, sizeof item) && parse_real(item, 1e9, &p->disk) &&
+                        cli_next_item(&list, item, sizeof item) && parse_real(item, 1e9, &p->resident) && !list)) {
         return cli_fail(CLI_EXIT_USAGE, p->config->command,
                         "--predict %s: must be two numbers above 0: the disk's MiB/s, tokens/s of the resident model",
                         c->predict);
-    }
-    if (c->divide && strcmp(c->divide, "classes") != 0 && strcmp(c->divide, "pool") != 0) {
-        return cli_fail(CLI_EXIT_USAGE, p->config->command, "--divide %s: must be classes or pool", c->divide);
     }
     p->division = !c->divide ? REPLAY_AS_RECORDED : c->divide[0] == 'c' ? REPLAY_CLASSES : REPLAY_POOL;
     return 0;
@@ -294,39 +192,34 @@ static int replay_one(struct replay_report *r) {
     return 0;
 }
 
-int cli_replay(int argc, char **argv) {
-    struct cli_config config;
-    struct replay_plan plan = {.config = &config};
-    int rc = cli_parse(&command, argc, argv, &config);
-    if (rc || config.help) {
-        return rc ? rc : cli_help(&command);
+static int replay_main(struct cli_config *config) {
+    struct replay_plan plan = {.config = config};
+    if (config->n_args == 0) {
+        return cli_fail(CLI_EXIT_USAGE, config->command, "no trace: name one or several (see %s --help)",
+                        config->command);
     }
-    if (config.n_args == 0) {
-        return cli_fail(CLI_EXIT_USAGE, config.command, "no trace: name one or several (see %s --help)",
-                        config.command);
-    }
-    config.replay.policy = config.replay.policy ? config.replay.policy : "lru,cycle,belady";
-    rc = plan_policies(&plan);
+    config->replay.policy = config->replay.policy ? config->replay.policy : "lru,cycle,belady";
+    int rc = plan_policies(&plan);
     rc = rc ? rc : plan_budgets(&plan);
     rc = rc ? rc : plan_lossy(&plan);
     rc = rc ? rc : plan_rest(&plan);
     if (rc) {
         return rc;
     }
-    const size_t n = (size_t)config.n_args;
+    const size_t n = (size_t)config->n_args;
     struct replay_report *reports = calloc(n, sizeof *reports);
     if (!reports) {
-        return cli_fail(CLI_EXIT_FAILED, config.command, "no memory");
+        return cli_fail(CLI_EXIT_FAILED, config->command, "no memory");
     }
     for (size_t i = 0; i < n && rc == 0; i++) {
-        reports[i] = (struct replay_report){.plan = &plan, .path = config.args[i]};
+        reports[i] = (struct replay_report){.plan = &plan, .path = config->args[i]};
         rc = replay_one(&reports[i]);
     }
-    for (size_t i = 0; i < n && rc == 0 && !config.json; i++) {
+    for (size_t i = 0; i < n && rc == 0 && !config->json; i++) {
         rc = replay_print(&reports[i]);
     }
-    rc = rc == 0 && config.json ? replay_print_json(reports, n) : rc;
-    rc = rc == 0 && config.replay.plot ? replay_plot(reports, n, config.replay.plot) : rc;
+    rc = rc == 0 && config->json ? replay_print_json(reports, n) : rc;
+    rc = rc == 0 && config->replay.plot ? replay_plot(reports, n, config->replay.plot) : rc;
     for (size_t i = 0; i < n; i++) {
         trace_free(&reports[i].trace);
         free(reports[i].lines);
@@ -334,3 +227,18 @@ int cli_replay(int argc, char **argv) {
     free(reports);
     return rc;
 }
+
+const struct cli_command cli_replay_command = {
+    .name = "sluice replay",
+    .summary = "what other cache sizes and policies would have read: route traces",
+    .usage = "sluice replay TRACE... [options]",
+    .about = "Replays route traces (sluice run --route-trace FILE) through caches of other sizes and\n"
+             "policies, and tells what they would have read. Figures are those of generation; --json has\n"
+             "the prompt's too. Each trace begins with an empty cache.",
+    .groups = {{"Cache", "--policy --budget --divide"},
+               {"Lossy settings", "--drop --n-expert-used"},
+               {"Output", "--predict --json --plot"}},
+    .notes = "Example: sluice replay trace.csv --budget 500..4000 --drop 0.5,1 --plot hits.svg",
+    .max_args = 64,
+    .run = replay_main,
+};

@@ -9,7 +9,6 @@
  * ends the command with exit 1 and no further text, never with wrong text.
  */
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,96 +22,6 @@
 #include "cli/text.h"
 #include "run/prompt_cache.h"
 #include "run/prompt_file.h"
-
-static const struct cli_option input_options[] = {
-    {.name = "--prompt",
-     .letter = 'p',
-     .metavar = "TEXT",
-     .set = cli_set_text,
-     .offset = offsetof(struct cli_config, prompt),
-     .help = "the prompt"},
-    {.name = "--file",
-     .letter = 'f',
-     .metavar = "FILE",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "a file name",
-     .offset = offsetof(struct cli_config, prompt_file),
-     .help = "read the prompt from a file"},
-    {.name = "--prompt-cache",
-     .metavar = "FILE",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "a file name",
-     .offset = offsetof(struct cli_config, prompt_cache),
-     .help = "keep the state after the prompt in FILE, and begin with what FILE holds of\n"
-             "it: the same prompt is not read again and gives the same text, of a longer\n"
-             "one only the rest is read. Each file is of one model and its settings"},
-    {0},
-};
-
-static const struct cli_option length_options[] = {
-    {.name = "--prompt-tokens",
-     .metavar = "N",
-     .set = cli_set_integer,
-     .min = 1,
-     .max = 16777216,
-     .offset = offsetof(struct cli_config, n_prompt),
-     .help = "use the first N tokens of the prompt (all). For measurements"},
-    {.name = "--ignore-eos",
-     .set = cli_set_true,
-     .offset = offsetof(struct cli_config, ignore_eos),
-     .help = "never choose a token that ends the text, so that exactly -n tokens are\ngenerated. For measurements"},
-    {0},
-};
-
-static const struct cli_option output_options[] = {
-    {.name = "--json",
-     .set = cli_set_true,
-     .offset = offsetof(struct cli_config, json),
-     .help = "one JSON object with text and summary on standard output, at the end"},
-    {.name = "--quiet",
-     .letter = 'q',
-     .set = cli_set_true,
-     .offset = offsetof(struct cli_config, quiet),
-     .help = "no progress, mode line and summary"},
-    {.name = "--compare-resident",
-     .set = cli_set_true,
-     .offset = offsetof(struct cli_config, compare),
-     .help = "afterwards load the model fully resident, compute the same batches\n"
-             "again and compare the logits byte by byte; exit 1 if any differs.\n"
-             "Slow when the model does not fit in memory"},
-    {0},
-};
-
-static const struct cli_group groups[] = {
-    {"Input", input_options},
-    {"Model", cli_model_options},
-    {"Expert cache", cli_cache_options},
-    {"Lossy", cli_lossy_options},
-    {"Generation", cli_sampling_options},
-    {"Fixed length", length_options},
-    {"Measuring", cli_measure_options},
-    {"Window", cli_window_options},
-    {"Output", output_options},
-    {NULL, NULL},
-};
-
-const struct cli_command cli_run_command = {
-    .name = "sluice run",
-    .usage = "sluice run -m MODEL (-p TEXT | -f FILE | -) [options]",
-    .about = "Generates text from a prompt given with -p, in a file, or on standard input (-).\n"
-             "The text goes to standard output as it is produced; mode line, progress and summary\n"
-             "go to standard error. Defaults are in parentheses.",
-    .groups = groups,
-    .notes = "The options of the expert cache can also be given by the environment (SLUICE_CACHE,\n"
-             "SLUICE_CACHE_FLOOR, SLUICE_MEMORY, SLUICE_DENSE, SLUICE_CACHE_POLICY, SLUICE_FORCE_CACHE,\n"
-             "SLUICE_LOOKAHEAD, SLUICE_IO, SLUICE_IO_THREADS, SLUICE_DIRECT_IO), and so can those that\n"
-             "change the output (SLUICE_DROP_COLD_EXPERTS and so on); an option wins.\n"
-             "Ctrl-C ends the generation and prints the summary.\n\n"
-             "Example: sluice run -m model.gguf --cache 4GiB -p \"Once upon a time\" -n 64",
-    .max_args = 1,
-};
 
 /* One run. */
 struct run {
@@ -338,30 +247,25 @@ static int run_all(struct run *run, const struct cli_text *prompt) {
     return rc;
 }
 
-int cli_run(int argc, char **argv) {
-    struct cli_config config;
-    struct run run = {.config = &config};
+static int run_main(struct cli_config *config) {
+    struct run run = {.config = config};
     struct cli_text prompt = {0};
-    int rc = cli_parse(&cli_run_command, argc, argv, &config);
-    if (rc || config.help) {
-        return rc ? rc : cli_help(&cli_run_command);
+    if (config->compare && config->resident) {
+        return cli_fail(CLI_EXIT_USAGE, config->command, "--resident and --compare-resident contradict each other");
     }
-    if (config.compare && config.resident) {
-        return cli_fail(CLI_EXIT_USAGE, config.command, "--resident and --compare-resident contradict each other");
-    }
-    if (config.compare && config.prompt_cache) {
-        return cli_fail(CLI_EXIT_USAGE, config.command,
+    if (config->compare && config->prompt_cache) {
+        return cli_fail(CLI_EXIT_USAGE, config->command,
                         "--compare-resident computes the whole prompt: it cannot be combined with --prompt-cache");
     }
     struct sluice_error err;
-    if (config.prompt_cache && sluice_prompt_file_possible(config.prompt_cache, &err)) {
-        return cli_fail(CLI_EXIT_FAILED, config.command, "%s", err.message);
+    if (config->prompt_cache && sluice_prompt_file_possible(config->prompt_cache, &err)) {
+        return cli_fail(CLI_EXIT_FAILED, config->command, "%s", err.message);
     }
-    if (config.n_predict == CLI_NOT_GIVEN) {
-        config.n_predict = 256;
+    if (config->n_predict == CLI_NOT_GIVEN) {
+        config->n_predict = 256;
     }
     run.report.session = &run.session;
-    rc = read_prompt(&config, &prompt);
+    int rc = read_prompt(config, &prompt);
     rc = rc ? rc : run_all(&run, &prompt);
     bool interrupted = run.report.made.stop == SLUICE_STOP_INTERRUPTED || run.report.comparison.interrupted;
     sluice_record_free(run.record);
@@ -374,3 +278,29 @@ int cli_run(int argc, char **argv) {
     }
     return rc;
 }
+
+const struct cli_command cli_run_command = {
+    .name = "sluice run",
+    .summary = "generate text from a prompt",
+    .usage = "sluice run -m MODEL (-p TEXT | -f FILE | -) [options]",
+    .about = "Generates text from a prompt given with -p, in a file, or on standard input (-).\n"
+             "The text goes to standard output as it is produced; mode line, progress and summary\n"
+             "go to standard error. Defaults are in parentheses.",
+    .groups = {{"Input", "--prompt --file --prompt-cache"},
+               {"Model", cli_model_options},
+               {"Expert cache", cli_cache_options},
+               {"Lossy", cli_lossy_options},
+               {"Generation", cli_sampling_options},
+               {"Fixed length", "--prompt-tokens --ignore-eos"},
+               {"Measuring", cli_measure_options},
+               {"Window", cli_window_options},
+               {"Output", "--json --quiet --compare-resident"}},
+    .notes = "The options of the expert cache can also be given by the environment (SLUICE_CACHE,\n"
+             "SLUICE_CACHE_FLOOR, SLUICE_MEMORY, SLUICE_DENSE, SLUICE_CACHE_POLICY, SLUICE_FORCE_CACHE,\n"
+             "SLUICE_LOOKAHEAD, SLUICE_IO, SLUICE_IO_THREADS, SLUICE_DIRECT_IO), and so can those that\n"
+             "change the output (SLUICE_DROP_COLD_EXPERTS and so on); an option wins.\n"
+             "Ctrl-C ends the generation and prints the summary.\n\n"
+             "Example: sluice run -m model.gguf --cache 4GiB -p \"Once upon a time\" -n 64",
+    .max_args = 1,
+    .run = run_main,
+};

@@ -16,7 +16,6 @@
 #include "cli/serve.h"
 
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,68 +27,6 @@
 
 /* For the server's end, seconds. In the middle of a long prompt it needs longer, and is killed. */
 static const double GRACE_S = 10;
-
-static const struct cli_option server_options[] = {
-    {.name = "--host",
-     .metavar = "ADDRESS",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "an address or name of this machine",
-     .offset = offsetof(struct cli_config, serve.host),
-     .help = "where llama-server listens (127.0.0.1: this machine alone reaches it)"},
-    {.name = "--port",
-     .metavar = "N",
-     .set = cli_set_integer,
-     .max = 65535,
-     .offset = offsetof(struct cli_config, serve.port),
-     .help = "its port (8080; 0: a free one)"},
-    {.name = "--parallel",
-     .metavar = "N",
-     .set = cli_set_integer,
-     .min = 1,
-     .max = 256,
-     .offset = offsetof(struct cli_config, serve.parallel),
-     .help = "requests that are answered at once (4). They share the context"},
-    {.name = "--server",
-     .metavar = "PATH",
-     .set = cli_set_text,
-     .min = 1,
-     .expect = "a file name",
-     .offset = offsetof(struct cli_config, serve.server),
-     .help = "the llama-server to start, of the llama.cpp release that this sluice was\n"
-             "built for ($SLUICE_LLAMA_SERVER; beside sluice, as `make server` puts it;\n"
-             "installed with sluice; in $PATH)"},
-    {.name = "--no-window",
-     .set = cli_set_true,
-     .offset = offsetof(struct cli_config, serve.no_window),
-     .help = "no window, which is otherwise there (at 127.0.0.1:8090)"},
-    {.name = "--verbose",
-     .letter = 'v',
-     .set = cli_set_true,
-     .offset = offsetof(struct cli_config, serve.verbose),
-     .help = "pass on all that llama-server logs, not only its errors"},
-    {0},
-};
-
-static const struct cli_group groups[] = {
-    {"Server", server_options},   {"Model", cli_model_options},   {"Expert cache", cli_cache_options},
-    {"Lossy", cli_lossy_options}, {"Window", cli_window_options}, {NULL, NULL},
-};
-
-static const struct cli_command command = {
-    .name = "sluice serve",
-    .usage = "sluice serve -m MODEL [options] [-- options of llama-server]",
-    .about = "Serves a model by llama-server, unmodified: its OpenAI-compatible API and its own page stay\n"
-             "what they are. Prints where they are, and where the window is, and \"ready\" on standard output;\n"
-             "messages go to standard error. Ctrl-C and SIGTERM end both; so does llama-server's own end.",
-    .groups = groups,
-    .notes = "llama-server gets -m, --host, --port, -c, -np, --kv-unified, -t, -b, -ub, --no-warmup,\n"
-             "--no-repack, --cache-ram 0, --ctx-checkpoints 4 and --fit off; what comes after -- comes last\n"
-             "and wins. Exit codes: 0 when it was asked to end and did, 1 when llama-server ended by itself or\n"
-             "had to be killed, 2 for a wrong command line.\n\n"
-             "Example: sluice serve -m model.gguf --cache 4GiB --ctx 16384 -- --api-key secret",
-    .max_args = INT_MAX,
-};
 
 /* Does llama-server's log say that this is an error? "0.01.234.567 E srv ...". */
 static bool is_error(const char *line) {
@@ -321,21 +258,16 @@ static int look_after(struct serve *v) {
     }
 }
 
-int cli_serve(int argc, char **argv) {
-    struct cli_config config;
-    int rc = cli_parse(&command, argc, argv, &config);
-    if (rc || config.help) {
-        return rc ? rc : cli_help(&command);
-    }
+static int serve_main(struct cli_config *config) {
     struct serve *v = calloc(1, sizeof *v);
     if (!v) {
-        return cli_fail(CLI_EXIT_FAILED, config.command, "no memory");
+        return cli_fail(CLI_EXIT_FAILED, config->command, "no memory");
     }
-    v->config = &config;
+    v->config = config;
     v->http.fd = -1;
     v->child.line = on_line;
     v->child.user = v;
-    rc = settle_window(&config);
+    int rc = settle_window(config);
     rc = rc ? rc : prepare(v);
     if (rc == 0) {
         cli_progress_start(&v->progress, false);
@@ -352,3 +284,24 @@ int cli_serve(int argc, char **argv) {
     free(v);
     return rc;
 }
+
+const struct cli_command cli_serve_command = {
+    .name = "sluice serve",
+    .summary = "serve a model: llama-server with streaming, and a page to watch it",
+    .usage = "sluice serve -m MODEL [options] [-- options of llama-server]",
+    .about = "Serves a model by llama-server, unmodified: its OpenAI-compatible API and its own page stay\n"
+             "what they are. Prints where they are, and where the window is, and \"ready\" on standard output;\n"
+             "messages go to standard error. Ctrl-C and SIGTERM end both; so does llama-server's own end.",
+    .groups = {{"Server", "--host --port --parallel --server --no-window --verbose"},
+               {"Model", cli_model_options},
+               {"Expert cache", cli_cache_options},
+               {"Lossy", cli_lossy_options},
+               {"Window", cli_window_options}},
+    .notes = "llama-server gets -m, --host, --port, -c, -np, --kv-unified, -t, -b, -ub, --no-warmup,\n"
+             "--no-repack, --cache-ram 0, --ctx-checkpoints 4 and --fit off; what comes after -- comes last\n"
+             "and wins. Exit codes: 0 when it was asked to end and did, 1 when llama-server ended by itself or\n"
+             "had to be killed, 2 for a wrong command line.\n\n"
+             "Example: sluice serve -m model.gguf --cache 4GiB --ctx 16384 -- --api-key secret",
+    .max_args = INT_MAX,
+    .run = serve_main,
+};

@@ -20,10 +20,12 @@ add_executable(cli-unit ${CMAKE_CURRENT_LIST_DIR}/unit.c ${CMAKE_SOURCE_DIR}/src
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 target_link_libraries(cli-unit PRIVATE sluice_static PkgConfig::CMOCKA PkgConfig::XXHASH m)
 add_executable(cli-unit-serve ${CMAKE_CURRENT_LIST_DIR}/unit_serve.c ${CMAKE_SOURCE_DIR}/src/cli/address.c
-    ${CMAKE_SOURCE_DIR}/src/cli/http.c ${CMAKE_SOURCE_DIR}/src/cli/supervise.c ${CMAKE_SOURCE_DIR}/src/cli/args.c)
+    ${CMAKE_SOURCE_DIR}/src/cli/http.c ${CMAKE_SOURCE_DIR}/src/cli/supervise.c
+    ${CMAKE_SOURCE_DIR}/src/cli/args.c ${CMAKE_SOURCE_DIR}/src/cli/options.c)
 target_link_libraries(cli-unit-serve PRIVATE sluice_static PkgConfig::CMOCKA m)
 add_executable(cli-unit-lines ${CMAKE_CURRENT_LIST_DIR}/unit_lines.c ${CMAKE_SOURCE_DIR}/src/cli/lines.c
-    ${CMAKE_SOURCE_DIR}/src/cli/progress.c ${CMAKE_SOURCE_DIR}/src/cli/text.c ${CMAKE_SOURCE_DIR}/src/cli/args.c)
+    ${CMAKE_SOURCE_DIR}/src/cli/progress.c ${CMAKE_SOURCE_DIR}/src/cli/text.c
+    ${CMAKE_SOURCE_DIR}/src/cli/args.c ${CMAKE_SOURCE_DIR}/src/cli/options.c)
 target_link_libraries(cli-unit-lines PRIVATE sluice_static PkgConfig::CMOCKA m util)
 if(NOT SLUICE_SANITIZE) # their library must come before anything that is preloaded
     add_library(cli-early SHARED ${CMAKE_CURRENT_LIST_DIR}/early.c)

@@ -82,14 +82,21 @@ static void test_utf8_stream(void **state) {
     }
 }
 
-static const struct cli_group groups[] = {{"Model", cli_model_options},
-                                          {"Cache", cli_cache_options},
-                                          {"Window", cli_window_options},
-                                          {"Sampling", cli_sampling_options},
-                                          {NULL, NULL}};
+static const struct cli_command command = {.name = "sluice test",
+                                           .groups = {{"Model", cli_model_options},
+                                                      {"Cache", cli_cache_options},
+                                                      {"Window", cli_window_options},
+                                                      {"Sampling", cli_sampling_options}},
+                                           .max_args = 2};
+static struct cli_command wrapper; /* the same, of a program that may follow */
 
-static const struct cli_command command = {.name = "sluice test", .groups = groups, .max_args = 2};
-static const struct cli_command wrapper = {.name = "sluice wrap", .groups = groups, .max_args = 9, .stop_at_arg = true};
+static int make_wrapper(void **state) {
+    (void)state;
+    wrapper = command;
+    wrapper.max_args = 9;
+    wrapper.stop_at_arg = true;
+    return 0;
+}
 
 /* Parse words that are separated by blanks. */
 static int parse(const struct cli_command *cmd, const char *line, struct cli_config *c, char *buffer, char **argv) {
@@ -539,5 +546,5 @@ int main(void) {
         cmocka_unit_test(test_progress_off),
         cmocka_unit_test(test_progress_tokens),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_wrapper, NULL);
 }

@@ -32,18 +32,18 @@ enum { WORDS = 64 }; /* of a command line */
 
 #define TOKEN "fuzzfuzzfuzzfuzz"
 
-static const struct cli_group run_groups[] = {
-    {"Model", cli_model_options},
-    {"Expert cache", cli_cache_options},
-    {"Lossy", cli_lossy_options},
-    {"Generation", cli_sampling_options},
-    {"Measuring", cli_measure_options},
-    {"Window", cli_window_options},
-    {NULL, NULL},
-};
-
-const struct cli_command cli_run_command = {
-    .name = "fuzz", .usage = "", .about = "", .groups = run_groups, .max_args = 1};
+const struct cli_command cli_run_command = {.name = "fuzz",
+                                            .usage = "",
+                                            .about = "",
+                                            .max_args = 1,
+                                            .groups = {
+                                                {"Model", cli_model_options},
+                                                {"Expert cache", cli_cache_options},
+                                                {"Lossy", cli_lossy_options},
+                                                {"Generation", cli_sampling_options},
+                                                {"Measuring", cli_measure_options},
+                                                {"Window", cli_window_options},
+                                            }};
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
@@ -88,7 +88,7 @@ static void check_replay(char *line) {
     struct replay_plan plan = {.config = &c};
     char *argv[WORDS + 1];
     const int n = words_of(line, argv);
-    if (cli_parse(&command, n, argv, &c) || c.help) {
+    if (cli_parse(&cli_replay_command, n, argv, &c) || c.help) {
         return;
     }
     if (plan_policies(&plan) == 0 && plan_budgets(&plan) == 0 && plan_lossy(&plan) == 0 && plan_rest(&plan) == 0) {

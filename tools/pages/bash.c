@@ -40,26 +40,22 @@ static void put_value(FILE *out, const struct cli_option *o) {
     fputs("'; return", out);
 }
 
-static void put_command(FILE *out, const struct page *page) {
-    const struct cli_command *c = page->command;
-    fprintf(out, "    %s)\n        case $prev in\n", page->entry->name);
-    for (const struct cli_group *g = c->groups; g->heading; g++) {
-        for (const struct cli_option *o = g->options; o->name; o++) {
-            if (o->metavar && !o->optional) {
-                fputs("        ", out);
-                put_names(out, o, " | ");
-                fputs(") ", out);
-                put_value(out, o);
-                fputs(" ;;\n", out);
-            }
+static void put_command(FILE *out, const struct cli_command *c) {
+    const struct cli_option *o;
+    fprintf(out, "    %s)\n        case $prev in\n", cli_command_word(c));
+    for (struct cli_walk w = {0}; (o = cli_next_option(c, &w));) {
+        if (o->metavar && !o->optional) {
+            fputs("        ", out);
+            put_names(out, o, " | ");
+            fputs(") ", out);
+            put_value(out, o);
+            fputs(" ;;\n", out);
         }
     }
     fputs("        esac\n        options='", out);
-    for (const struct cli_group *g = c->groups; g->heading; g++) {
-        for (const struct cli_option *o = g->options; o->name; o++) {
-            put_names(out, o, " ");
-            fputc(' ', out);
-        }
+    for (struct cli_walk w = {0}; (o = cli_next_option(c, &w));) {
+        put_names(out, o, " ");
+        fputc(' ', out);
     }
     static const char *const arguments[] = {
         [PAGES_NOTHING] = "", [PAGES_ANY] = "", [PAGES_FILE] = "files", [PAGES_MODEL] = "models", [PAGES_DIR] = ""};
@@ -67,7 +63,7 @@ static void put_command(FILE *out, const struct page *page) {
             c->stop_at_arg ? "program" : arguments[pages_command_value(c)]);
 }
 
-void bash_completion(FILE *out, const struct pages *p) {
+void bash_completion(FILE *out) {
     fputs("# Completion of sluice for bash, made from its option tables by sluice-pages.\n"
           "\n"
           "_sluice_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
@@ -90,8 +86,8 @@ void bash_completion(FILE *out, const struct pages *p) {
           "    if ((COMP_CWORD <= 1)); then\n"
           "        _sluice_words '",
           out);
-    for (size_t i = 0; i < p->n; i++) {
-        fprintf(out, "%s ", p->page[i].entry->name);
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        fprintf(out, "%s ", cli_command_word(*c));
     }
     fputs("-h --help --version'\n"
           "        return\n"
@@ -124,8 +120,8 @@ void bash_completion(FILE *out, const struct pages *p) {
           "    fi\n"
           "    case ${COMP_WORDS[1]} in\n",
           out);
-    for (size_t i = 0; i < p->n; i++) {
-        put_command(out, &p->page[i]);
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        put_command(out, *c);
     }
     fputs("    esac\n"
           "    if [[ $cur == -* ]]; then\n"

@@ -47,26 +47,25 @@ static void put_option(FILE *out, const char *command, const struct cli_option *
     fputc('\n', out);
 }
 
-static void put_command(FILE *out, const struct page *page) {
-    const char *name = page->entry->name;
-    const enum pages_value value = pages_command_value(page->command);
+static void put_command(FILE *out, const struct cli_command *c) {
+    const struct cli_option *o;
+    const char *name = cli_command_word(c);
+    const enum pages_value value = pages_command_value(c);
     fprintf(out, "\ncomplete -c sluice -n '__sluice_in' -a %s -d ", name);
-    put_text(out, page->entry->help);
+    put_text(out, c->summary);
     fputc('\n', out);
-    for (const struct cli_group *g = page->command->groups; g->heading; g++) {
-        for (const struct cli_option *o = g->options; o->name; o++) {
-            put_option(out, name, o);
-        }
+    for (struct cli_walk w = {0}; (o = cli_next_option(c, &w));) {
+        put_option(out, name, o);
     }
     fprintf(out, "complete -c sluice -n '__sluice_in %s' -s h -l help -d 'the help page'\n", name);
-    if (page->command->stop_at_arg) {
+    if (c->stop_at_arg) {
         fprintf(out, "complete -c sluice -n '__sluice_in %s' -a '(__fish_complete_subcommand --fcs-skip=2)'\n", name);
     } else if (value == PAGES_FILE || value == PAGES_MODEL) {
         fprintf(out, "complete -c sluice -n '__sluice_in %s' -F\n", name);
     }
 }
 
-void fish_completion(FILE *out, const struct pages *p) {
+void fish_completion(FILE *out) {
     fputs("# Completion of sluice for fish, made from its option tables by sluice-pages.\n"
           "\n"
           "# Is the command on the line this one, or with no argument: is there none yet?\n"
@@ -84,7 +83,7 @@ void fish_completion(FILE *out, const struct pages *p) {
           "complete -c sluice -n '__sluice_in' -l version -d 'what this is built of'\n"
           "complete -c sluice -n '__sluice_in --version' -l json -d 'for programs'\n",
           out);
-    for (size_t i = 0; i < p->n; i++) {
-        put_command(out, &p->page[i]);
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        put_command(out, *c);
     }
 }

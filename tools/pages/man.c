@@ -156,58 +156,57 @@ static void put_option(FILE *out, const struct cli_option *o) {
 
 /* The settings among the options can be given in the environment, too: SLUICE_ and the setting's name in capitals. */
 static void put_environment(FILE *out, const struct cli_command *c) {
+    const struct cli_option *o;
     bool first = true;
-    for (const struct cli_group *g = c->groups; g->heading; g++) {
-        for (const struct cli_option *o = g->options; o->name; o++) {
-            if (o->set != cli_set_setting) {
-                continue;
-            }
-            fputs(first ? ".SH ENVIRONMENT\nOptions win over the environment.\n" : "", out);
-            first = false;
-            fputs(".TP\n\\fBSLUICE_", out);
-            for (const char *s = o->setting; *s; s++) {
-                fputc(toupper((unsigned char)*s), out);
-            }
-            fputs("\\fR", out);
-            if (o->fixed) {
-                fputc('=', out);
-                put_all(out, o->fixed);
-            }
-            fputs("\nthe same as\n.B ", out);
-            put_all(out, o->name);
-            fputc('\n', out);
+    for (struct cli_walk w = {0}; (o = cli_next_option(c, &w));) {
+        if (o->set != cli_set_setting) {
+            continue;
         }
+        fputs(first ? ".SH ENVIRONMENT\nOptions win over the environment.\n" : "", out);
+        first = false;
+        fputs(".TP\n\\fBSLUICE_", out);
+        for (const char *s = o->setting; *s; s++) {
+            fputc(toupper((unsigned char)*s), out);
+        }
+        fputs("\\fR", out);
+        if (o->fixed) {
+            fputc('=', out);
+            put_all(out, o->fixed);
+        }
+        fputs("\nthe same as\n.B ", out);
+        put_all(out, o->name);
+        fputc('\n', out);
     }
 }
 
-static void put_head(FILE *out, const struct pages *p, const char *name, const char *help) {
+static void put_head(FILE *out, const char *date, const char *name, const char *help) {
     fputs(".\\\" Made from sluice's option tables by sluice-pages.\n.TH ", out);
     for (const char *s = name; *s; s++) {
         fputc(toupper((unsigned char)*s), out);
     }
-    fprintf(out, " 1 \"%s\" \"sluice %s\" \"User Commands\"\n.SH NAME\n", p->date, sluice_version());
+    fprintf(out, " 1 \"%s\" \"sluice %s\" \"User Commands\"\n.SH NAME\n", date, sluice_version());
     put_all(out, name);
     fputs(" \\- ", out);
     put_all(out, help);
     fputs("\n.SH SYNOPSIS\n", out);
 }
 
-static void put_command(FILE *out, const struct pages *p, const struct page *page) {
-    const struct cli_command *c = page->command;
+static void put_command(FILE *out, const char *date, const struct cli_command *c) {
+    const struct cli_option *o;
     char name[128];
-    snprintf(name, sizeof name, "sluice-%s", page->entry->name);
-    put_head(out, p, name, page->entry->help);
+    snprintf(name, sizeof name, "sluice-%s", cli_command_word(c));
+    put_head(out, date, name, c->summary);
     put_usage(out, c->usage);
     fputs(".SH DESCRIPTION\n", out);
     put_text(out, c->about, false);
     fputs(".SH OPTIONS\n", out);
-    for (const struct cli_group *g = c->groups; g->heading; g++) {
-        fputs(".SS ", out);
-        put_all(out, g->heading);
-        fputc('\n', out);
-        for (const struct cli_option *o = g->options; o->name; o++) {
-            put_option(out, o);
+    for (struct cli_walk w = {0}; (o = cli_next_option(c, &w));) {
+        if (w.first) {
+            fputs(".SS ", out);
+            put_all(out, w.group->heading);
+            fputc('\n', out);
         }
+        put_option(out, o);
     }
     fputs(".SS Help\n.TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\na page with these options\n", out);
     put_environment(out, c);
@@ -222,31 +221,31 @@ static void put_command(FILE *out, const struct pages *p, const struct page *pag
     fputs(".SH SEE ALSO\n.BR sluice (1)\n", out);
 }
 
-static void put_main(FILE *out, const struct pages *p) {
-    put_head(out, p, "sluice", "run Mixture-of-Experts models that are bigger than memory");
+static void put_main(FILE *out, const char *date) {
+    put_head(out, date, "sluice", "run Mixture-of-Experts models that are bigger than memory");
     put_usage(out, "sluice COMMAND [options]");
     fputs(".br\n.B sluice \\-\\-version\n.RB [ \\-\\-json ]\n.SH DESCRIPTION\n", out);
     put_text(out, cli_about, false);
     fputs(".SH COMMANDS\n", out);
-    for (size_t i = 0; i < p->n; i++) {
-        fprintf(out, ".TP\n.BR sluice\\-%s (1)\n", p->page[i].entry->name);
-        put_all(out, p->page[i].entry->help);
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        fprintf(out, ".TP\n.BR sluice\\-%s (1)\n", cli_command_word(*c));
+        put_all(out, (*c)->summary);
         fputc('\n', out);
     }
     fputs(".SH OPTIONS\n.TP\n.BR \\-h \", \" \\-\\-help\nthe list of commands; after a command, its options\n"
           ".TP\n.BR \\-\\-version \" [\" \\-\\-json ]\nwhat this is built of\n"
           ".SH EXIT STATUS\n0, 1 for a failure while running, 2 for a wrong command line.\n.SH SEE ALSO\n",
           out);
-    for (size_t i = 0; i < p->n; i++) {
-        fprintf(out, ".BR sluice\\-%s (1)%s\n", p->page[i].entry->name, i + 1 < p->n ? "," : "");
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        fprintf(out, ".BR sluice\\-%s (1)%s\n", cli_command_word(*c), c[1] ? "," : "");
     }
     fputs(".PP\nThe documents are installed in share/doc/sluice.\n", out);
 }
 
-void man_page(FILE *out, const struct pages *p, const struct page *page) {
-    if (page) {
-        put_command(out, p, page);
+void man_page(FILE *out, const char *date, const struct cli_command *c) {
+    if (c) {
+        put_command(out, date, c);
     } else {
-        put_main(out, p);
+        put_main(out, date);
     }
 }

@@ -3,9 +3,8 @@
  *
  *   sluice-pages DIRECTORY DATE
  *
- * It is linked from the same objects as sluice, but for main.c and help.c: its cli_help keeps the table that a command
- * would have printed. Each command is run with --help, once, so that what is written here is what the command parses
- * by; there is no list of options besides. The build runs it (CMakeLists.txt) and installs what it wrote.
+ * It is linked from the same objects as sluice, but for main.c: what is written here is what the commands parse by, and
+ * there is no list of options besides. The build runs it (CMakeLists.txt) and installs what it wrote.
  *
  * What can follow an option is not in the tables, and need not be: a metavariable FILE is a file; and of the sentence
  * that refuses a bad value ("must be cycle or lru") those words are offered that the option's own setter accepts.
@@ -16,28 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static const struct cli_command *asked; /* by the last command that was asked for its help */
-
-int cli_help(const struct cli_command *cmd) {
-    asked = cmd;
-    return CLI_EXIT_OK;
-}
-
-/* Ask every command. */
-static int collect(struct pages *p) {
-    for (const struct cli_entry *e = cli_commands; e->name; e++) {
-        char name[64], help[] = "--help";
-        char *argv[] = {name, help, NULL};
-        snprintf(name, sizeof name, "%s", e->name);
-        asked = NULL;
-        if (p->n == PAGES_MAX || e->run(2, argv) != CLI_EXIT_OK || !asked) {
-            return cli_fail(CLI_EXIT_FAILED, "sluice-pages", "%s does not give its help", e->name);
-        }
-        p->page[p->n++] = (struct page){.entry = e, .command = asked};
-    }
-    return 0;
-}
 
 enum pages_value pages_option_value(const struct cli_option *o) {
     if (!o->metavar) {
@@ -143,9 +120,9 @@ void pages_escape(FILE *out, const char *text, const char *special, bool quoted)
     }
 }
 
-/* Open dir/name, have it written, close it. */
-static int write_file(const char *dir, const char *name, const struct pages *p, const struct page *page,
-                      void (*writer)(FILE *, const struct pages *)) {
+/* Open dir/name, have it written, close it: a manual page of *c (NULL: of sluice), or by `writer`. */
+static int write_file(const char *dir, const char *name, const char *date, const struct cli_command *c,
+                      void (*writer)(FILE *)) {
     char path[4096];
     const int n = snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *out = n > 0 && (size_t)n < sizeof path ? fopen(path, "w") : NULL;
@@ -153,35 +130,29 @@ static int write_file(const char *dir, const char *name, const struct pages *p, 
         return cli_fail(CLI_EXIT_FAILED, "sluice-pages", "%s/%s: %s", dir, name, strerror(errno));
     }
     if (writer) {
-        writer(out, p);
+        writer(out);
     } else {
-        man_page(out, p, page);
+        man_page(out, date, c);
     }
     const bool bad = ferror(out) != 0;
     return fclose(out) != 0 || bad ? cli_fail(CLI_EXIT_FAILED, "sluice-pages", "%s: %s", path, strerror(errno)) : 0;
 }
 
-static int write_all(const struct pages *p, const char *dir) {
-    int rc = write_file(dir, "sluice.1", p, NULL, NULL);
-    for (size_t i = 0; i < p->n && rc == 0; i++) {
-        char name[128];
-        snprintf(name, sizeof name, "sluice-%s.1", p->page[i].entry->name);
-        rc = write_file(dir, name, p, &p->page[i], NULL);
-    }
-    rc = rc ? rc : write_file(dir, "sluice.bash", p, NULL, bash_completion);
-    rc = rc ? rc : write_file(dir, "_sluice", p, NULL, zsh_completion);
-    return rc ? rc : write_file(dir, "sluice.fish", p, NULL, fish_completion);
-}
-
 int main(int argc, char **argv) {
-    struct pages p = {.n = 0};
     if (argc != 3) {
         return cli_fail(CLI_EXIT_USAGE, "sluice-pages", "usage: sluice-pages DIRECTORY DATE");
     }
-    p.date = argv[2];
-    if (mkdir(argv[1], 0777) != 0 && errno != EEXIST) {
-        return cli_fail(CLI_EXIT_FAILED, "sluice-pages", "%s: %s", argv[1], strerror(errno));
+    const char *dir = argv[1], *date = argv[2];
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
+        return cli_fail(CLI_EXIT_FAILED, "sluice-pages", "%s: %s", dir, strerror(errno));
     }
-    const int rc = collect(&p);
-    return rc ? rc : write_all(&p, argv[1]);
+    int rc = write_file(dir, "sluice.1", date, NULL, NULL);
+    for (const struct cli_command *const *c = cli_commands; *c && rc == 0; c++) {
+        char name[128];
+        snprintf(name, sizeof name, "sluice-%s.1", cli_command_word(*c));
+        rc = write_file(dir, name, date, *c, NULL);
+    }
+    rc = rc ? rc : write_file(dir, "sluice.bash", date, NULL, bash_completion);
+    rc = rc ? rc : write_file(dir, "_sluice", date, NULL, zsh_completion);
+    return rc ? rc : write_file(dir, "sluice.fish", date, NULL, fish_completion);
 }

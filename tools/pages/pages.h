@@ -11,22 +11,9 @@
 #include "cli/commands.h"
 
 enum {
-    PAGES_MAX = 32,      /* commands */
     PAGES_WORDS_MAX = 8, /* values of one option that can be listed */
     PAGES_WORD_MAX = 32, /* bytes of such a value, terminator included */
     PAGES_SHORT_MAX = 90 /* bytes of an option's help in a shell's menu, likewise */
-};
-
-/* A command with what `sluice --help` and its own --help say. */
-struct page {
-    const struct cli_entry *entry;     /* name and one line */
-    const struct cli_command *command; /* options, text */
-};
-
-struct pages {
-    struct page page[PAGES_MAX]; /* in the order of `sluice --help` */
-    size_t n;                    /* used entries */
-    const char *date;            /* of the manual pages: "2026-11-30" */
 };
 
 /* What may follow an option, or a command. */
@@ -54,10 +41,10 @@ void pages_short(const struct cli_option *o, char out[PAGES_SHORT_MAX]);
  */
 void pages_escape(FILE *out, const char *text, const char *special, bool quoted);
 
-/* The writers: each a whole file. man_page with page NULL is sluice(1). */
-void man_page(FILE *out, const struct pages *p, const struct page *page);
-void bash_completion(FILE *out, const struct pages *p);
-void zsh_completion(FILE *out, const struct pages *p);
-void fish_completion(FILE *out, const struct pages *p);
+/* The writers: each a whole file. man_page with command NULL is sluice(1); its date is "2026-11-30". */
+void man_page(FILE *out, const char *date, const struct cli_command *c);
+void bash_completion(FILE *out);
+void zsh_completion(FILE *out);
+void fish_completion(FILE *out);
 
 #endif

@@ -52,33 +52,31 @@ static void put_option(FILE *out, const struct cli_option *o) {
     }
 }
 
-static void put_command(FILE *out, const struct page *page) {
-    const struct cli_command *c = page->command;
+static void put_command(FILE *out, const struct cli_command *c) {
+    const struct cli_option *o;
     static const char *const arguments[] = {[PAGES_NOTHING] = "",
                                             [PAGES_ANY] = "'*:PID: '",
                                             [PAGES_FILE] = "'*:file:_files'",
                                             [PAGES_MODEL] = "'*:model:_files -g \"*.gguf(-.)\"'",
                                             [PAGES_DIR] = ""};
-    fprintf(out, "    %s)\n        _arguments \\\n", page->entry->name);
-    for (const struct cli_group *g = c->groups; g->heading; g++) {
-        for (const struct cli_option *o = g->options; o->name; o++) {
-            put_option(out, o);
-        }
+    fprintf(out, "    %s)\n        _arguments \\\n", cli_command_word(c));
+    for (struct cli_walk w = {0}; (o = cli_next_option(c, &w));) {
+        put_option(out, o);
     }
     fprintf(out, "            '(- *)'{-h,--help}'[the help page]' \\\n            %s\n        ;;\n",
             c->stop_at_arg ? "'*::program:_normal'" : arguments[pages_command_value(c)]);
 }
 
-void zsh_completion(FILE *out, const struct pages *p) {
+void zsh_completion(FILE *out) {
     fputs("#compdef sluice\n"
           "# Completion of sluice for zsh, made from its option tables by sluice-pages.\n"
           "\n"
           "_sluice() {\n"
           "    local -a commands=(\n",
           out);
-    for (size_t i = 0; i < p->n; i++) {
-        fprintf(out, "        '%s:", p->page[i].entry->name);
-        pages_escape(out, p->page[i].entry->help, ":\\", true);
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        fprintf(out, "        '%s:", cli_command_word(*c));
+        pages_escape(out, (*c)->summary, ":\\", true);
         fputs("'\n", out);
     }
     fputs("        '--help:the list of commands'\n"
@@ -94,8 +92,8 @@ void zsh_completion(FILE *out, const struct pages *p) {
           "    case $command in\n"
           "    --version) compadd -- --json ;;\n",
           out);
-    for (size_t i = 0; i < p->n; i++) {
-        put_command(out, &p->page[i]);
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        put_command(out, *c);
     }
     fputs("    esac\n"
           "}\n"
