@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/error.h"
 #include "run/internal.h"
 
 struct sluice_chat {
@@ -40,7 +41,7 @@ struct sluice_chat {
 };
 
 static int no_memory(struct sluice_error *err) {
-    return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for the conversation");
+    return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for the conversation");
 }
 
 static bool template_known(const char *tmpl) {
@@ -92,7 +93,7 @@ int sluice_chat_new(struct sluice_chat **out, struct sluice_runner *r, const cha
     c->tmpl = template_name ? template_name : llama_model_chat_template(r->model, NULL);
     if (template_name && !template_known(template_name)) {
         free(c);
-        return sluice_error_set(err, SLUICE_ERR_ARG, "not one of llama.cpp's built-in chat templates");
+        return sluice_fail(err, SLUICE_ERR_ARG, "not one of llama.cpp's built-in chat templates");
     }
     if (!c->tmpl || !template_known(c->tmpl)) {
         c->notice = c->tmpl ? "llama.cpp's C interface does not know this model's chat template: using ChatML"
@@ -141,7 +142,7 @@ static int render(const struct sluice_chat *c, char **out, size_t *n_out, struct
         int32_t n = llama_chat_apply_template(c->tmpl, c->messages, c->n_messages, true, text, cap);
         if (n < 0) {
             free(text);
-            return sluice_error_set(err, SLUICE_ERR_LLAMA, "the chat template could not be applied");
+            return sluice_fail(err, SLUICE_ERR_LLAMA, "the chat template could not be applied");
         }
         if (n <= cap) {
             *out = text;
@@ -168,15 +169,15 @@ static int feed_text(struct sluice_chat *c, const char *text, size_t n, enum slu
         uint32_t same = sluice_runner_match(c->r, tokens, n_tokens);
         same = same && same == n_tokens ? same - 1 : same; /* the last token must be computed: its logits are needed */
         if (n_tokens > sluice_runner_n_ctx(c->r)) {
-            rc = sluice_error_set(err, SLUICE_ERR_STATE, "the conversation has %zu tokens, the context %u", n_tokens,
-                                  (unsigned)sluice_runner_n_ctx(c->r));
+            rc = sluice_fail(err, SLUICE_ERR_STATE, "the conversation has %zu tokens, the context %u", n_tokens,
+                             (unsigned)sluice_runner_n_ctx(c->r));
         } else {
             skip = sluice_runner_keep(c->r, same);
             forget_fed(c);
         }
     }
     if (rc == 0 && n_tokens == skip) {
-        rc = sluice_error_set(err, SLUICE_ERR_ARG, "there is nothing to compute");
+        rc = sluice_fail(err, SLUICE_ERR_ARG, "there is nothing to compute");
     }
     if (rc == 0) {
         uint32_t before = sluice_runner_n_used(c->r);

@@ -7,7 +7,7 @@
  * (no_alloc, which llama-server's --fit uses). Our device is registered, so the graph is cut as it will be when
  * it streams; the micro-batch is chosen by the very loop of context.c and ubatch.c. Some 50 milliseconds per context.
  *
- * The results are told in the log only (llama.h has no function for them), so its lines are read: heard.c.
+ * The results are told in the log only (llama.h has no function for them), so its lines are read: log.c.
  *
  * An incomplete file is refused by llama.cpp. Only its header matters here, so a sparse file of the right size
  * with that header stands in for it: no byte of the data is ever asked for.
@@ -23,26 +23,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <unistd.h>
 
-#include "ggml/demand.h"
-#include "run/headers.h"
-#include "run/heard.h"
-#include "run/internal.h"
-#include "run/ubatch.h"
+#include "cache/error.h"
 #include "cache/expert_index.h"
 #include "cache/slots.h"
+#include "ggml/demand.h"
+#include "run/internal.h"
 
-enum {
-    DRY_PATH = 4096,       /* bytes of a path */
-    DRY_COPY = 256 * 1024, /* bytes copied at a time */
-};
-
-/* ---- what llama.cpp tells --------------------------------------------------------------------- */
-
-static void on_line(void *user, const char *line) {
-    sluice_hear(user, line);
-}
+enum { DRY_PATH = 4096 }; /* bytes of a path */
 
 /* ---- stand-ins for incomplete files ----------------------------------------------------------- */
 
@@ -64,24 +54,17 @@ static bool is_partial(const struct sluice_gguf *g) {
 
 /* The header of `from` into the new file `to`, which then seems as long as the whole. */
 static int copy_header(const struct sluice_gguf_shard *from, const char *to, struct sluice_error *err) {
-    char *buf = malloc(DRY_COPY);
     const int in = open(from->path, O_RDONLY | O_CLOEXEC),
               out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool ok = buf && in >= 0 && out >= 0;
-    for (uint64_t at = 0; ok && at < from->header;) {
-        const size_t want = from->header - at < DRY_COPY ? (size_t)(from->header - at) : DRY_COPY;
-        const int64_t got = stream_file_pread(in, buf, at, want);
-        ok = got == (int64_t)want;
-        for (int64_t done = 0; ok && done < got;) {
-            const ssize_t n = write(out, buf + done, (size_t)(got - done));
-            ok = n > 0 || (n < 0 && errno == EINTR);
-            done += n > 0 ? n : 0;
-        }
-        at += want;
+    bool ok = in >= 0 && out >= 0;
+    for (uint64_t left = from->header; ok && left > 0;) {
+        const ssize_t n = sendfile(out, in, NULL, left);
+        errno = n == 0 ? EPROTO : errno; /* it ends early */
+        ok = n > 0;
+        left -= ok ? (uint64_t)n : 0;
     }
     ok = ok && ftruncate(out, (off_t)from->whole) == 0;
     const int error = errno;
-    free(buf);
     if (in >= 0) {
         close(in);
     }
@@ -89,8 +72,8 @@ static int copy_header(const struct sluice_gguf_shard *from, const char *to, str
         close(out);
     }
     return ok ? 0
-              : sluice_error_set(err, SLUICE_ERR_IO, "%s: the header of %s cannot be copied there: %s", to, from->path,
-                                 strerror(error));
+              : sluice_fail(err, SLUICE_ERR_IO, "%s: the header of %s cannot be copied there: %s", to, from->path,
+                            strerror(error));
 }
 
 static void standin_remove(struct standin *s) {
@@ -114,13 +97,13 @@ static int standin_make(struct standin *s, const struct sluice_gguf *g, struct s
     }
     const int n = snprintf(s->dir, sizeof s->dir, "%s/sluice-plan-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
     if (n < 0 || n >= (int)sizeof s->dir || !mkdtemp(s->dir)) {
-        const int rc = sluice_error_set(err, SLUICE_ERR_IO, "%s: %s", s->dir, strerror(errno));
+        const int rc = sluice_fail(err, SLUICE_ERR_IO, "%s: %s", s->dir, strerror(errno));
         s->dir[0] = '\0';
         return rc;
     }
     s->shards = calloc(g->n_shards, sizeof *s->shards);
     if (!s->shards) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
     }
     s->gguf.shards = s->shards;
     for (uint32_t i = 0; i < g->n_shards; i++) {
@@ -130,7 +113,7 @@ static int standin_make(struct standin *s, const struct sluice_gguf *g, struct s
         s->shards[i] = g->shards[i];
         s->shards[i].path = strdup(path);
         const int rc = s->shards[i].path ? copy_header(&g->shards[i], path, err)
-                                         : sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
+                                         : sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
         if (rc) {
             return rc;
         }
@@ -144,7 +127,7 @@ int sluice_dry_cut(const struct sluice_gguf *g, const struct sluice_info *info, 
                    struct sluice_error *err) {
     struct expert_index index;
     index_init(&index);
-    int rc = sluice_bank_of_headers(&index, g, info, err);
+    int rc = sluice_info_index(&index, g, info, err);
     rc = rc ? rc : slots_measure(&index, budget, bytes, err);
     index_free(&index);
     return rc;
@@ -156,58 +139,17 @@ static int demand_of(struct plan_demand *d, const struct sluice_dry_params *p, s
     *d = (struct plan_demand){.dense = p->info->dense_bytes, .dense_mapped = p->settings->dense == SLUICE_DENSE_MMAP};
     int rc = 0;
     if (p->info->expert_tensors) {
-        rc = sluice_bank_of_headers(&index, p->gguf, p->info, err);
+        rc = sluice_info_index(&index, p->gguf, p->info, err);
         rc = rc ? rc : demand_of_bank(&index, d, err);
     }
     index_free(&index);
     return rc;
 }
 
-/* ---- the context ------------------------------------------------------------------------------ */
-
-/* This process as it would be with what llama.cpp only pretended to allocate. */
-static void facts_of(struct plan_facts *f, const struct sluice_heard *h) {
-    const uint64_t kv = (uint64_t)((h->kv_mib - h->held_mib) * 1024 * 1024);
-    plan_facts_read(f, "");
-    f->process.anon += kv;
-    f->process.data += kv + sluice_heard_compute(h);
-    f->limits.available -= f->limits.available < kv ? f->limits.available : kv;
-}
-
-/* As context_choose of context.c. Leaves *h as the last context told it. */
-static int choose(struct sluice_runner *r, const struct sluice_dry_params *p, struct sluice_heard *h,
-                  struct sluice_dry *out, struct sluice_error *err) {
-    const uint32_t trained = (uint32_t)llama_model_n_ctx_train(r->model);
-    for (uint32_t wish = sluice_ubatch_wish(p->tokens, p->n_ctx ? p->n_ctx : trained);;) {
-        struct sluice_ubatch_cost cost = {.refused = true};
-        *h = (struct sluice_heard){0};
-        sluice_log_listen(p->log, on_line, h);
-        r->ctx = sluice_context_new(r, wish);
-        sluice_log_listen(p->log, NULL, NULL);
-        if (!r->ctx) {
-            return sluice_runner_reason(r, "no context could be made", err);
-        }
-        out->n_ctx = llama_n_ctx(r->ctx);
-        out->n_ubatch = llama_n_ubatch(r->ctx);
-        facts_of(&out->facts, h);
-        uint32_t next = wish;
-        if (p->info->expert_tensors) {
-            sluice_ubatch_judge(p->settings, p->info, p->tokens, &out->facts, &cost);
-            next = sluice_ubatch_next(p->tokens, wish, &cost);
-        }
-        llama_free(r->ctx);
-        r->ctx = NULL;
-        sluice_runner_trim();
-        if (next >= wish) {
-            return 0;
-        }
-        wish = next;
-    }
-}
+/* ---- the run ---------------------------------------------------------------------------------- */
 
 int sluice_dry_run(const struct sluice_dry_params *p, struct sluice_dry *out, struct sluice_error *err) {
     struct standin standin = {.dir = ""};
-    struct sluice_heard heard = {0};
     struct sluice_runner *r = NULL;
     memset(out, 0, sizeof *out);
     int rc = demand_of(&out->demand, p, err);
@@ -222,14 +164,17 @@ int sluice_dry_run(const struct sluice_dry_params *p, struct sluice_dry *out, st
         .dry = true,
     };
     rc = rc ? rc : sluice_runner_open(&r, &params, err);
-    rc = rc ? rc : choose(r, p, &heard, out, err);
+    rc = rc ? rc : sluice_runner_start(r, p->tokens, err);
     if (rc == 0) {
-        out->kv_known = heard.kv;
-        out->kv_bytes = (uint64_t)(heard.kv_mib * 1024 * 1024);
-        out->compute_known = heard.n_compute > 0;
-        out->compute_bytes = sluice_heard_compute(&heard);
-        out->nodes = heard.nodes;
-        out->splits = heard.splits;
+        out->n_ctx = r->n_ctx;
+        out->n_ubatch = r->n_ubatch;
+        out->facts = r->facts;
+        out->kv_known = r->sizes.kv;
+        out->kv_bytes = (uint64_t)(r->sizes.kv_mib * 1024 * 1024);
+        out->compute_known = r->sizes.n_compute > 0;
+        out->compute_bytes = sluice_log_compute(&r->sizes);
+        out->nodes = r->sizes.nodes;
+        out->splits = r->sizes.splits;
     }
     sluice_runner_free(r);
     standin_remove(&standin);

@@ -22,6 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/clock.h"
+#include "cache/error.h"
 #include "run/internal.h"
 
 /* One evaluation under way. */
@@ -42,7 +44,7 @@ uint32_t sluice_evaluate_outputs(uint32_t n_ctx, uint32_t n_ubatch, bool decode)
 }
 
 static int no_memory(struct sluice_error *err) {
-    return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for an evaluation");
+    return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for an evaluation");
 }
 
 /* Score one row of logits, compare it, write it down. */
@@ -51,7 +53,7 @@ static int score(struct evaluation *e, const float *logits, int32_t next, struct
     struct sluice_reference_row theirs;
     double nll_ref = NAN, kl = NAN, same = NAN;
     if (!logits || !sluice_score_row(logits, e->n_vocab, (uint32_t)next, &s)) {
-        return sluice_error_set(err, SLUICE_ERR_LLAMA, "the model's output is not a number");
+        return sluice_fail(err, SLUICE_ERR_LLAMA, "the model's output is not a number");
     }
     if (e->codes) {
         sluice_encode_row(logits, e->n_vocab, s.max, e->codes);
@@ -73,73 +75,52 @@ static int score(struct evaluation *e, const float *logits, int32_t next, struct
             return rc;
         }
     }
-    return sluice_tally_add(&e->tally, s.nll, nll_ref, kl, same) ? 0 : no_memory(err);
+    sluice_tally_add(&e->tally, s.nll, nll_ref, kl, same);
+    return 0;
 }
 
 /* One batch of a chunk: tokens[from .. from + n). */
 static int batch(struct evaluation *e, const int32_t *tokens, uint32_t from, uint32_t n, struct sluice_error *err) {
     struct sluice_runner *r = e->r;
-    const struct sluice_hooks *hooks = &r->params.hooks;
     const uint32_t n_ctx = e->p->n_ctx, half = n_ctx / 2;
     const uint32_t scored = from >= half ? 0 : half - from; /* may be n or more: none */
     const uint32_t first_row = e->p->decode ? 0 : scored;   /* without a row, the last layer would not be computed */
-    const double start = sluice_clock();
     int rc = sluice_runner_compute(r, e->p->decode ? SLUICE_PHASE_GENERATION : SLUICE_PHASE_PROMPT, tokens + from, n,
                                    first_row, &e->out->stop, err);
-    const double computed = sluice_clock();
     if (rc || e->out->stop) {
         return rc;
     }
-    e->out->seconds += computed - start;
+    const double computed = clock_seconds();
+    e->out->seconds += r->step.wall_s;
     e->out->computed += n;
-    sluice_runner_tell_step(r);
     for (uint32_t i = scored; i < n && from + i + 1 < n_ctx; i++) {
         rc = score(e, llama_get_logits_ith(r->ctx, (int32_t)i), tokens[from + i + 1], err);
         if (rc) {
             return rc;
         }
     }
-    e->out->scored_s += sluice_clock() - computed;
-    if (hooks->prompt) {
-        hooks->prompt(hooks->user, e->out->computed, e->total);
-    }
-    if (hooks->interrupted && hooks->interrupted(hooks->user)) {
+    e->out->scored_s += clock_seconds() - computed;
+    if (sluice_runner_progress(r, e->out->computed, e->total)) {
         e->out->stop = SLUICE_STOP_INTERRUPTED;
     }
     return 0;
 }
 
-/* One chunk. `tokens` is a copy that may be changed. */
+/* One chunk, in the copy of its tokens. */
 static int chunk(struct evaluation *e, int32_t *tokens, struct sluice_error *err) {
     struct sluice_runner *r = e->r;
     const uint32_t width = e->p->decode ? 1 : r->n_ubatch;
     const uint32_t n = e->p->decode ? e->p->n_ctx - 1 : e->p->n_ctx; /* nothing needs the last token alone */
+    int rc = 0;
     if (llama_vocab_get_add_bos(r->vocab)) {
         tokens[0] = llama_vocab_bos(r->vocab);
     }
     sluice_runner_keep(r, 0);
     r->feeds++;                /* a chunk is a turn of a route trace, */
     sluice_generation_begin(); /* and a generation */
-    for (uint32_t from = 0; from < n; from += width) {
-        int rc = batch(e, tokens, from, n - from < width ? n - from : width, err);
-        if (rc || e->out->stop) {
-            return rc;
-        }
+    for (uint32_t from = 0; rc == 0 && from < n && !e->out->stop; from += width) {
+        rc = batch(e, tokens, from, n - from < width ? n - from : width, err);
     }
-    return 0;
-}
-
-/* All chunks. */
-static int chunks(struct evaluation *e, const int32_t *tokens, uint64_t n_chunks, struct sluice_error *err) {
-    const uint32_t n_ctx = e->p->n_ctx;
-    int32_t *copy = malloc(n_ctx * sizeof *copy);
-    int rc = copy ? 0 : no_memory(err);
-    for (uint64_t c = 0; rc == 0 && c < n_chunks && !e->out->stop; c++) {
-        memcpy(copy, tokens + c * n_ctx, n_ctx * sizeof *copy);
-        rc = chunk(e, copy, err);
-    }
-    free(copy);
-    e->tally.n_tokens -= e->tally.n_tokens % e->tally.per_chunk; /* an interrupted chunk does not count */
     return rc;
 }
 
@@ -151,12 +132,13 @@ int sluice_evaluate(struct sluice_runner *r, const struct sluice_evaluate_params
     e.tally.per_chunk = sluice_scored_per_chunk(p->n_ctx);
     e.total = n_chunks * (p->decode ? p->n_ctx - 1 : p->n_ctx);
     if (n_chunks == 0) {
-        return sluice_error_set(err, SLUICE_ERR_ARG,
-                                "the text has %zu tokens, which is less than one chunk of %" PRIu32 " (-c)", n_tokens,
-                                p->n_ctx);
+        return sluice_fail(err, SLUICE_ERR_ARG,
+                           "the text has %zu tokens, which is less than one chunk of %" PRIu32 " (-c)", n_tokens,
+                           p->n_ctx);
     }
-    int rc = 0;
-    if (p->reference || p->save) {
+    int32_t *copy = malloc(p->n_ctx * sizeof *copy);
+    int rc = copy && sluice_tally_make(&e.tally, n_chunks * e.tally.per_chunk) ? 0 : no_memory(err);
+    if (rc == 0 && (p->reference || p->save)) {
         e.codes = calloc(2, e.n_vocab * sizeof *e.codes);
         e.table = malloc(SLUICE_CODES * sizeof *e.table);
         rc = e.codes && e.table ? 0 : no_memory(err);
@@ -164,14 +146,19 @@ int sluice_evaluate(struct sluice_runner *r, const struct sluice_evaluate_params
     if (rc == 0 && e.table) {
         sluice_code_table(e.table);
     }
-    rc = rc ? rc : chunks(&e, tokens, n_chunks, err);
+    for (uint64_t c = 0; rc == 0 && c < n_chunks && !out->stop; c++) {
+        memcpy(copy, tokens + c * p->n_ctx, p->n_ctx * sizeof *copy);
+        rc = chunk(&e, copy, err);
+    }
     if (rc == 0) {
+        e.tally.n_tokens -= e.tally.n_tokens % e.tally.per_chunk; /* an interrupted chunk does not count */
         sluice_tally_finish(&e.tally, p->reference != NULL, &out->quality);
     }
     if (rc == 0 && p->save && !out->stop) {
         rc = sluice_reference_finish(p->save, err);
     }
     sluice_tally_free(&e.tally);
+    free(copy);
     free(e.codes);
     free(e.table);
     return rc;

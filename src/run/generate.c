@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/clock.h"
+#include "cache/error.h"
 #include "run/internal.h"
 #include "run/utf8.h"
 
@@ -84,13 +86,13 @@ static int tokenize(struct sluice_runner *r, const char *text, size_t n, bool fi
     *out = NULL;
     *n_out = 0;
     if (n > INT32_MAX / 2) {
-        return sluice_error_set(err, SLUICE_ERR_ARG, "a text of %zu bytes is too long", n);
+        return sluice_fail(err, SLUICE_ERR_ARG, "a text of %zu bytes is too long", n);
     }
     /* A token is at least one byte, plus BOS and EOS and a prefix space. */
     size_t cap = n + 8;
     int32_t *tokens = malloc(cap * sizeof *tokens);
     if (!tokens) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for %zu tokens", cap);
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for %zu tokens", cap);
     }
     int32_t got = llama_tokenize(r->vocab, text, (int32_t)n, tokens, (int32_t)cap, first, markup);
     if (got < 0 && got != INT32_MIN) { /* not seen with any tokenizer, but the interface allows it */
@@ -103,7 +105,7 @@ static int tokenize(struct sluice_runner *r, const char *text, size_t n, bool fi
     }
     if (got < 0) {
         free(tokens);
-        return sluice_error_set(err, SLUICE_ERR_LLAMA, "the text could not be split into tokens");
+        return sluice_fail(err, SLUICE_ERR_LLAMA, "the text could not be split into tokens");
     }
     *out = tokens;
     *n_out = (size_t)got;
@@ -132,7 +134,7 @@ static int hold_piece(struct held *h, const struct llama_vocab *vocab, int32_t t
         size_t cap = h->n + (size_t)-got;
         char *more = cap > h->cap ? realloc(h->text, cap) : NULL;
         if (!more) {
-            return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for the text of a token");
+            return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for the text of a token");
         }
         h->text = more;
         h->cap = cap;
@@ -156,7 +158,7 @@ static int sample_restored(struct sluice_runner *r, llama_token *out, struct slu
     const int32_t n = llama_vocab_n_tokens(r->vocab);
     llama_token_data *data = malloc((size_t)n * sizeof *data);
     if (!data) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for %" PRId32 " logits", n);
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for %" PRId32 " logits", n);
     }
     for (llama_token t = 0; t < n; t++) {
         data[t] = (llama_token_data){.id = t, .logit = r->logits[t]};
@@ -169,7 +171,7 @@ static int sample_restored(struct sluice_runner *r, llama_token *out, struct slu
         llama_sampler_accept(r->sampler, *out);
     }
     free(data);
-    return chosen ? 0 : sluice_error_set(err, SLUICE_ERR_LLAMA, "no token could be chosen");
+    return chosen ? 0 : sluice_fail(err, SLUICE_ERR_LLAMA, "no token could be chosen");
 }
 
 /* The loop. Leaves in *h what could not be shown yet. */
@@ -187,7 +189,7 @@ static int generate_loop(struct sluice_runner *r, int64_t n_max, struct held *h,
             return rc;
         }
         if (out->first_at == 0) {
-            out->first_at = sluice_clock();
+            out->first_at = clock_seconds();
         }
         if (llama_vocab_is_eog(r->vocab, token)) {
             out->stop = SLUICE_STOP_END;
@@ -210,15 +212,13 @@ static int generate_loop(struct sluice_runner *r, int64_t n_max, struct held *h,
             out->stop = SLUICE_STOP_CONTEXT;
             return 0;
         }
-        double start = sluice_clock();
         rc = sluice_runner_decode(r, SLUICE_PHASE_GENERATION, &token, 1, &out->stop, err);
         if (rc || out->stop) {
             return rc;
         }
         r->pending = -1;
         out->steps++;
-        out->steps_s += sluice_clock() - start;
-        sluice_runner_tell_step(r);
+        out->steps_s += r->step.wall_s;
     }
     out->stop = SLUICE_STOP_LENGTH;
     return 0;
@@ -230,7 +230,7 @@ int sluice_runner_generate(struct sluice_runner *r, int64_t n_max, sluice_text_f
     memset(out, 0, sizeof *out);
     h.text = malloc(h.cap);
     if (!h.text) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for text");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for text");
     }
     int rc = generate_loop(r, n_max, &h, text, user, out, err);
     if (rc == 0 && out->stop != SLUICE_STOP_CALLER) {

@@ -12,16 +12,22 @@
  * count as dense: they are small and stay in memory. The running backend decides by the graph; the
  * two agree on every model of llama.cpp's own test set, and the tests compare them.
  *
- * All sums are checked for overflow: the numbers come from a file.
+ * All sums are checked for overflow: the numbers come from a file. Nothing here needs llama.cpp, so that tests/fuzz can
+ * feed it files without it.
  */
 #include "run/info.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ggml.h"
+
+#include "cache/error.h"
+#include "cache/expert_index.h"
 
 /* The weights of one layer that stream. */
 struct layer_sum {
@@ -131,24 +137,56 @@ int sluice_info_collect(const struct sluice_gguf *g, struct sluice_info *out, st
     }
     ok = ok && sum_layers(g, layers, out);
     if (!ok) {
-        return sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: damaged: its tensor sizes add up to more than 2^63 bytes",
-                                g->shards[0].path);
+        return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: damaged: its tensor sizes add up to more than 2^63 bytes",
+                           g->shards[0].path);
     }
     out->dense_bytes = out->total_bytes - out->expert_bytes;
     qsort(out->types, out->n_types, sizeof out->types[0], by_bytes);
     return 0;
 }
 
+int sluice_info_index(struct expert_index *index, const struct sluice_gguf *g, const struct sluice_info *info,
+                      struct sluice_error *err) {
+    int rc = 0;
+    uint32_t *file = calloc(g->n_shards, sizeof *file);
+    if (!file) {
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
+    }
+    for (uint32_t i = 0; rc == 0 && i < g->n_shards; i++) {
+        const struct sluice_gguf_shard *s = &g->shards[i];
+        const int fd = open(s->path, O_RDONLY | O_CLOEXEC);
+        rc = fd < 0 ? sluice_fail(err, SLUICE_ERR_IO, "%s: %s", s->path, strerror(errno))
+                    : index_add_file(index, fd, s->path, true, &file[i], err);
+        if (fd >= 0) {
+            close(fd);
+        }
+        if (rc == 0) { /* what is not there yet will be */
+            struct stream_file *io = &index->files[file[i]]->io;
+            io->size = io->size < s->whole ? s->whole : io->size;
+        }
+    }
+    for (size_t i = 0; rc == 0 && i < g->n_tensors; i++) {
+        const struct sluice_gguf_tensor *t = &g->tensors[i];
+        uint32_t id;
+        if (sluice_info_streams(t, info->experts)) {
+            rc = index_add_tensor(index, file[t->shard], 1, t->name, t->offset, t->bytes / t->ne[2], (uint32_t)t->ne[2],
+                                  (uint32_t)info->top_k_max, &id, err);
+        }
+    }
+    free(file);
+    return rc; /* index_free closes the files */
+}
+
 int sluice_info_check_top_k(const struct sluice_gguf *g, uint64_t k, struct sluice_error *err) {
     uint64_t experts = g->experts.n ? g->experts.value[0] : 0;
     if (experts < 2) {
-        return sluice_error_set(err, SLUICE_ERR_ARG, "this model has no experts");
+        return sluice_fail(err, SLUICE_ERR_ARG, "this model has no experts");
     }
     if (k < 1 || k > experts) {
-        return sluice_error_set(err, SLUICE_ERR_ARG, "must be 1..%" PRIu64 ", the model's number of experts", experts);
+        return sluice_fail(err, SLUICE_ERR_ARG, "must be 1..%" PRIu64 ", the model's number of experts", experts);
     }
     if (g->expert_used.array) {
-        return sluice_error_set(err, SLUICE_ERR_ARG, "this model uses a number of its own in every layer");
+        return sluice_fail(err, SLUICE_ERR_ARG, "this model uses a number of its own in every layer");
     }
     return 0;
 }

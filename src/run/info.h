@@ -8,6 +8,8 @@
 
 #include "gguf/gguf_check.h"
 
+struct expert_index; /* cache/expert_index.h */
+
 enum { SLUICE_INFO_TYPES_MAX = 64 }; /* quantisation types told apart, more than ggml has */
 
 /* How much of the model one quantisation type holds. */
@@ -45,6 +47,14 @@ int sluice_info_collect(const struct sluice_gguf *g, struct sluice_info *out, st
 
 /* Would this tensor stream in a model with so many experts per layer? By name and shape, see info.c. */
 bool sluice_info_streams(const struct sluice_gguf_tensor *t, uint64_t experts);
+
+/*
+ * Enter every expert tensor into *index, which is empty, with the alignment of the file systems that the files are on:
+ * the index that the engine makes when llama.cpp loads the model. `info` is of `g`, by sluice_info_collect. On failure
+ * (SLUICE_ERR_IO, SLUICE_ERR_FORMAT, SLUICE_ERR_MEMORY) too *index is to be freed by index_free.
+ */
+int sluice_info_index(struct expert_index *index, const struct sluice_gguf *g, const struct sluice_info *info,
+                      struct sluice_error *err);
 
 /*
  * Check a wish to use `k` experts per token. SLUICE_ERR_ARG with the reason when the model has no

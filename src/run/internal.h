@@ -5,6 +5,7 @@
 #define SLUICE_RUN_INTERNAL_H
 
 #include "llama.h"
+#include "memory/ledger.h"
 #include "run/runner.h"
 
 struct sluice_runner {
@@ -19,10 +20,12 @@ struct sluice_runner {
     uint32_t n_ctx;                     /* context size, tokens */
     uint32_t n_ubatch;                  /* tokens per batch */
     int32_t pending;                    /* a token that was shown but not computed yet; -1: none */
-    float *logits;                /* of the last token, when a prompt cache restored it; owned, NULL: the context's */
-    uint32_t feeds;               /* prompts begun so far; the last one is turn feeds - 1 of a route trace */
-    struct sluice_step step;      /* the last llama_decode, measured */
-    struct sluice_record *record; /* where batches are recorded; NULL: nowhere */
+    float *logits;                 /* of the last token, when a prompt cache restored it; owned, NULL: the context's */
+    uint32_t feeds;                /* prompts begun so far; the last one is turn feeds - 1 of a route trace */
+    struct sluice_step step;       /* the last llama_decode, measured */
+    struct sluice_record *record;  /* where batches are recorded; NULL: nowhere */
+    struct sluice_log_sizes sizes; /* what llama.cpp logged about ctx */
+    struct plan_facts facts;       /* machine and process after ctx was made */
 };
 
 /* Has the user asked to stop? */
@@ -33,25 +36,22 @@ int sluice_runner_reason(struct sluice_runner *r, const char *what, struct sluic
 
 /*
  * Compute n <= n_ubatch tokens at the end of the context; logits of those from first_row on. Same contract as
- * feed. What it cost is in r->step afterwards, as a step of that phase.
+ * feed. What it cost is in r->step afterwards, as a step of that phase, and the step hook was told.
  */
 int sluice_runner_compute(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
                           uint32_t first_row, enum sluice_stop *stop, struct sluice_error *err);
 
-/* The same with the logits of the last token, which are recorded if a record was asked for. */
+/* The same with the logits of the last token only, which are recorded if a record was asked for. */
 int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
                          enum sluice_stop *stop, struct sluice_error *err);
 
-/* After a decode that succeeded, where it disturbs no measurement: tell the program what the step cost. */
-void sluice_runner_tell_step(const struct sluice_runner *r);
+/* Between two batches: show that `done` of `total` tokens are computed. True: the user asks to stop before the rest. */
+bool sluice_runner_progress(const struct sluice_runner *r, uint64_t done, uint64_t total);
 
-/* A context with that micro-batch, or NULL. */
-struct llama_context *sluice_context_new(struct sluice_runner *r, uint32_t n_ubatch);
+/* Free the context, if there is one, and give back to the kernel what malloc keeps of it. */
+void sluice_context_free(struct sluice_runner *r);
 
 /* The sampler chain for these settings; NULL when there is no memory. */
 struct llama_sampler *sluice_sampler_new(const struct sluice_sampling *s, const struct llama_vocab *vocab);
-
-/* Give back to the kernel what malloc keeps for later, where the C library can (bionic and musl cannot). */
-void sluice_runner_trim(void);
 
 #endif

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/error.h"
 #include "run/info.h"
 #include "cache/clock.h"
 #include "cache/file.h"
@@ -87,7 +88,7 @@ static int probe_open(struct probe *p, struct sluice_error *err) {
     p->n_buffers = p->params->lanes * PROBE_DEPTH;
     p->free_list = calloc(p->n_buffers, sizeof *p->free_list);
     if (!p->files || !p->experts || !p->free_list) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
     }
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct sluice_gguf_tensor *t = &g->tensors[i];
@@ -96,7 +97,7 @@ static int probe_open(struct probe *p, struct sluice_error *err) {
         }
     }
     if (p->n_experts == 0) {
-        return sluice_error_set(err, SLUICE_ERR_ARG, "%s: has no experts to read", g->shards[0].path);
+        return sluice_fail(err, SLUICE_ERR_ARG, "%s: has no experts to read", g->shards[0].path);
     }
     for (uint32_t i = 0; i < g->n_shards; i++) {
         const int rc = stream_file_open(&p->files[i], g->shards[i].path, p->params->direct, err);
@@ -108,7 +109,7 @@ static int probe_open(struct probe *p, struct sluice_error *err) {
     p->buffer_bytes = ((size_t)PROBE_CHUNK + align - 1) / align * align; /* a piece is at most this */
     p->memory = aligned_alloc(align, p->buffer_bytes * p->n_buffers);
     if (!p->memory) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for %" PRIu32 " reads", p->n_buffers);
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for %" PRIu32 " reads", p->n_buffers);
     }
     memset(p->memory, 1, p->buffer_bytes * p->n_buffers); /* or the first reads would measure how pages are made */
     for (uint32_t i = 0; i < p->n_buffers; i++) {
@@ -185,7 +186,7 @@ static int read_slice(struct probe *p, double end, bool *more, struct sluice_err
     const struct sluice_gguf_tensor *t;
     uint64_t from;
     if (!choose_slice(p, &t, &from)) {
-        return sluice_error_set(err, SLUICE_ERR_ARG, "%s: has no experts to read", p->gguf->shards[0].path);
+        return sluice_fail(err, SLUICE_ERR_ARG, "%s: has no experts to read", p->gguf->shards[0].path);
     }
     const struct stream_file *f = &p->files[t->shard];
     const uint64_t to = from + t->bytes / t->ne[2],
@@ -208,7 +209,7 @@ static int read_slice(struct probe *p, double end, bool *more, struct sluice_err
             give_buffer(p, buffer);
         } else if (io_submit(p->lanes, &r, 1)) {
             give_buffer(p, buffer);
-            return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory to queue a read");
+            return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory to queue a read");
         }
     }
     return 0;
@@ -226,7 +227,7 @@ int sluice_probe_disk(const struct sluice_gguf *g, const struct sluice_probe_par
         rc = read_slice(&p, start + params->seconds, &more, err);
         out->slices += more;
         if (rc == 0 && params->interrupted && params->interrupted(params->user)) {
-            rc = sluice_error_set(err, SLUICE_ERR_STATE, "interrupted");
+            rc = sluice_fail(err, SLUICE_ERR_STATE, "interrupted");
         }
     }
     out->direct = rc == 0;
@@ -242,7 +243,7 @@ int sluice_probe_disk(const struct sluice_gguf *g, const struct sluice_probe_par
     out->bytes = p.bytes;
     out->per_second = out->seconds > 0 ? (double)out->bytes / out->seconds : 0;
     if (rc == 0 && p.error) {
-        rc = sluice_error_set(err, SLUICE_ERR_IO, "%s: %s", p.failed, strerror(p.error));
+        rc = sluice_fail(err, SLUICE_ERR_IO, "%s: %s", p.failed, strerror(p.error));
     }
     probe_close(&p);
     return rc;

@@ -28,6 +28,7 @@
 
 #include <xxhash.h>
 
+#include "cache/error.h"
 #include "run/internal.h"
 #include "run/prompt_file.h"
 
@@ -93,13 +94,13 @@ static bool add_shard(XXH3_state_t *x, const struct sluice_gguf *g, uint32_t sha
 static int model_identity(const struct sluice_gguf *g, XXH128_hash_t *out, struct sluice_error *err) {
     XXH3_state_t *x = XXH3_createState();
     char *buffer = malloc(IDENTITY_BUFFER);
-    int rc = x && buffer ? 0 : sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
+    int rc = x && buffer ? 0 : sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
     if (rc == 0) {
         XXH3_128bits_reset(x);
     }
     for (uint32_t i = 0; rc == 0 && i < g->n_shards; i++) {
         if (!add_shard(x, g, i, buffer)) {
-            rc = sluice_error_set(err, SLUICE_ERR_IO, "%s: %s", g->shards[i].path, strerror(errno));
+            rc = sluice_fail(err, SLUICE_ERR_IO, "%s: %s", g->shards[i].path, strerror(errno));
         }
     }
     if (rc == 0) {
@@ -141,7 +142,7 @@ static int make_facts(struct sluice_prompt_cache *c, struct sluice_error *err) {
         fprintf(f, "processor=%s\n", llama_print_system_info());
     }
     if (!f || fclose(f)) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
     }
     return 0;
 }
@@ -153,7 +154,7 @@ int sluice_prompt_cache_open(struct sluice_prompt_cache **out, struct sluice_run
     *out = NULL;
     struct sluice_prompt_cache *c = calloc(1, sizeof *c);
     if (!c) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
     }
     c->r = r;
     c->path = path;
@@ -247,8 +248,8 @@ int sluice_prompt_cache_save(struct sluice_prompt_cache *c, struct sluice_error 
     }
     const struct sluice_settings *set = r->params.settings;
     if (!(set && set->drop_cold_experts > 0) && sluice_runner_given_up()) { /* changed while it ran: no fact says so */
-        return sluice_error_set(err, SLUICE_ERR_STATE,
-                                "%s: experts were left out meanwhile, which this run's settings do not say", c->path);
+        return sluice_fail(err, SLUICE_ERR_STATE,
+                           "%s: experts were left out meanwhile, which this run's settings do not say", c->path);
     }
     const struct sluice_prompt_parts made = {
         .facts = c->facts,
@@ -262,11 +263,11 @@ int sluice_prompt_cache_save(struct sluice_prompt_cache *c, struct sluice_error 
     struct sluice_prompt_parts parts = made;
     struct sluice_prompt_file *f;
     if (!made.logits || !made.n_state) {
-        return sluice_error_set(err, SLUICE_ERR_LLAMA, "%s: llama.cpp gives no state of this model", c->path);
+        return sluice_fail(err, SLUICE_ERR_LLAMA, "%s: llama.cpp gives no state of this model", c->path);
     }
     int rc = sluice_prompt_file_create(&f, c->path, &parts, err);
     if (rc == 0 && llama_state_seq_get_data(r->ctx, parts.state, parts.n_state, 0) != parts.n_state) {
-        rc = sluice_error_set(err, SLUICE_ERR_LLAMA, "%s: llama.cpp gives no state of this model", c->path);
+        rc = sluice_fail(err, SLUICE_ERR_LLAMA, "%s: llama.cpp gives no state of this model", c->path);
     }
     rc = rc ? rc : sluice_prompt_file_commit(f, err);
     sluice_prompt_file_close(f);

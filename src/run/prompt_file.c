@@ -32,6 +32,7 @@
 
 #include <xxhash.h>
 
+#include "cache/error.h"
 #include "gguf/gguf_check.h"
 
 enum {
@@ -119,34 +120,34 @@ static int verify(int fd, const char *path, struct file_head *h, struct file_lay
     uint8_t stored[sizeof(XXH128_canonical_t)], found[sizeof stored];
     struct stat st;
     if (fstat(fd, &st)) {
-        return sluice_error_set(err, SLUICE_ERR_IO, "%s: %s", path, strerror(errno));
+        return sluice_fail(err, SLUICE_ERR_IO, "%s: %s", path, strerror(errno));
     }
     if (!S_ISREG(st.st_mode)) {
-        return sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: not a regular file", path);
+        return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: not a regular file", path);
     }
     if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH))) {
-        return sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: other users may have written it", path);
+        return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: other users may have written it", path);
     }
     if (st.st_size < FILE_HEAD || pread(fd, h, sizeof *h, 0) != (ssize_t)sizeof *h ||
         pread(fd, stored, sizeof stored, FILE_DIGEST_AT) != (ssize_t)sizeof stored ||
         memcmp(h->magic, file_magic, sizeof file_magic) != 0) {
-        return sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: not a prompt cache", path);
+        return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: not a prompt cache", path);
     }
     if (h->version != FILE_VERSION || h->order != FILE_ORDER) {
-        return sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: a prompt cache of another version", path);
+        return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: a prompt cache of another version", path);
     }
     if (!layout_of(h, l) || h->total != l->total) {
-        return sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: damaged (its lengths disagree)", path);
+        return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: damaged (its lengths disagree)", path);
     }
     if ((uint64_t)st.st_size != l->total) {
-        return sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: damaged (%" PRIu64 " bytes instead of %" PRIu64 ")", path,
-                                (uint64_t)st.st_size, l->total);
+        return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: damaged (%" PRIu64 " bytes instead of %" PRIu64 ")", path,
+                           (uint64_t)st.st_size, l->total);
     }
     if (!digest_of(fd, l->total, found)) {
-        return sluice_error_set(err, SLUICE_ERR_IO, "%s: %s", path, strerror(errno));
+        return sluice_fail(err, SLUICE_ERR_IO, "%s: %s", path, strerror(errno));
     }
     if (memcmp(found, stored, sizeof stored) != 0) {
-        return sluice_error_set(err, SLUICE_ERR_FORMAT, "%s: damaged (its checksum is wrong)", path);
+        return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: damaged (its checksum is wrong)", path);
     }
     return 0;
 }
@@ -166,12 +167,12 @@ int sluice_prompt_file_open(struct sluice_prompt_file **out, const char *path, s
     *absent = false;
     struct sluice_prompt_file *f = calloc(1, sizeof *f);
     if (!f) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
     }
     f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make us wait */
     if (f->fd < 0) {
         *absent = errno == ENOENT;
-        const int rc = sluice_error_set(err, SLUICE_ERR_IO, "%s: %s", path, strerror(errno));
+        const int rc = sluice_fail(err, SLUICE_ERR_IO, "%s: %s", path, strerror(errno));
         free(f);
         return rc;
     }
@@ -179,7 +180,7 @@ int sluice_prompt_file_open(struct sluice_prompt_file **out, const char *path, s
     if (rc == 0) {
         void *map = mmap(NULL, l.total, PROT_READ, MAP_PRIVATE, f->fd, 0);
         if (map == MAP_FAILED) {
-            rc = sluice_error_set(err, SLUICE_ERR_MEMORY, "%s: %s", path, strerror(errno));
+            rc = sluice_fail(err, SLUICE_ERR_MEMORY, "%s: %s", path, strerror(errno));
         } else {
             f->map = map;
             f->total = l.total;
@@ -208,18 +209,18 @@ int sluice_prompt_file_create(struct sluice_prompt_file **out, const char *path,
     *out = NULL;
     memcpy(h.magic, file_magic, sizeof file_magic);
     if (!layout_of(&h, &l)) {
-        return sluice_error_set(err, SLUICE_ERR_ARG, "%s: too large", path);
+        return sluice_fail(err, SLUICE_ERR_ARG, "%s: too large", path);
     }
     h.total = l.total;
     struct sluice_prompt_file *f = calloc(1, sizeof *f);
     if (!f) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
     }
     const int n = snprintf(f->path, sizeof f->path, "%s", path);
     const int m = snprintf(f->temp, sizeof f->temp, "%s.XXXXXX", path);
     if (n < 0 || m < 0 || (size_t)m >= sizeof f->temp) {
         free(f);
-        return sluice_error_set(err, SLUICE_ERR_ARG, "%s: too long a path", path);
+        return sluice_fail(err, SLUICE_ERR_ARG, "%s: too long a path", path);
     }
     f->fd = mkostemp(f->temp, O_CLOEXEC); /* mode 0600 */
     int error = f->fd < 0 ? errno : posix_fallocate(f->fd, 0, (off_t)l.total);
@@ -230,7 +231,7 @@ int sluice_prompt_file_create(struct sluice_prompt_file **out, const char *path,
     if (map == MAP_FAILED) {
         error = error ? error : errno;
         sluice_prompt_file_close(f);
-        return sluice_error_set(err, SLUICE_ERR_IO, "%s: %s", path, strerror(error));
+        return sluice_fail(err, SLUICE_ERR_IO, "%s: %s", path, strerror(error));
     }
     f->map = map;
     f->total = l.total;
@@ -258,7 +259,7 @@ int sluice_prompt_file_commit(struct sluice_prompt_file *f, struct sluice_error 
     bool ok = digest_of(f->fd, f->total, f->map + FILE_DIGEST_AT); /* pages of a shared mapping are the file's */
     ok = ok && msync(f->map, f->total, MS_SYNC) == 0 && fsync(f->fd) == 0 && rename(f->temp, f->path) == 0;
     if (!ok) {
-        return sluice_error_set(err, SLUICE_ERR_IO, "%s: %s", f->path, strerror(errno));
+        return sluice_fail(err, SLUICE_ERR_IO, "%s: %s", f->path, strerror(errno));
     }
     f->temp[0] = '\0';
     sync_directory(f->path);
@@ -316,13 +317,13 @@ int sluice_prompt_file_possible(const char *path, struct sluice_error *err) {
     struct stat st;
     const int n = snprintf(copy, sizeof copy, "%s", path);
     if (n < 0 || (size_t)n + sizeof ".XXXXXX" > sizeof copy) {
-        return sluice_error_set(err, SLUICE_ERR_IO, "%s: too long a path", path);
+        return sluice_fail(err, SLUICE_ERR_IO, "%s: too long a path", path);
     }
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        return sluice_error_set(err, SLUICE_ERR_IO, "%s: not a regular file", path);
+        return sluice_fail(err, SLUICE_ERR_IO, "%s: not a regular file", path);
     }
     if (access(dirname(copy), W_OK | X_OK)) {
-        return sluice_error_set(err, SLUICE_ERR_IO, "%s: no file can be written there: %s", path, strerror(errno));
+        return sluice_fail(err, SLUICE_ERR_IO, "%s: no file can be written there: %s", path, strerror(errno));
     }
     return 0;
 }

@@ -19,6 +19,7 @@
  */
 #include "run/quality.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,35 +124,28 @@ void sluice_quantile_of(const double *v, size_t n, double q, struct sluice_quant
     }
 }
 
-static bool grow(double **v, size_t cap) {
-    double *more = realloc(*v, cap * sizeof *more);
-    if (more) {
-        *v = more;
+bool sluice_tally_make(struct sluice_tally *t, uint64_t most) {
+    double *all = most < SIZE_MAX / 4 ? calloc(most + 1, 4 * sizeof *all) : NULL;
+    t->nll = all;
+    if (all) {
+        t->nll_ref = all + most;
+        t->kl = t->nll_ref + most;
+        t->same = t->kl + most;
+        t->most = most;
     }
-    return more != NULL;
+    return all != NULL;
 }
 
-bool sluice_tally_add(struct sluice_tally *t, double nll, double nll_ref, double kl, double same) {
-    if (t->n_tokens == t->cap) {
-        const size_t cap = 2 * t->cap + 4096;
-        if (cap > SIZE_MAX / sizeof(double) || !grow(&t->nll, cap) || !grow(&t->nll_ref, cap) || !grow(&t->kl, cap) ||
-            !grow(&t->same, cap)) {
-            return false;
-        }
-        t->cap = cap;
-    }
+void sluice_tally_add(struct sluice_tally *t, double nll, double nll_ref, double kl, double same) {
+    assert(t->n_tokens < t->most);
     t->nll[t->n_tokens] = nll;
     t->nll_ref[t->n_tokens] = nll_ref;
     t->kl[t->n_tokens] = kl;
     t->same[t->n_tokens++] = same;
-    return true;
 }
 
 void sluice_tally_free(struct sluice_tally *t) {
-    free(t->nll);
-    free(t->nll_ref);
-    free(t->kl);
-    free(t->same);
+    free(t->nll); /* and the others, which are parts of it */
     memset(t, 0, sizeof *t);
 }
 

@@ -50,14 +50,14 @@ struct sluice_quantile {
     double se;    /* NaN: too few values beyond it */
 };
 
-/* All scored tokens, in order. Zero it to begin. */
+/* All scored tokens, in order. Set per_chunk, then sluice_tally_make. */
 struct sluice_tally {
-    double *nll;      /* of each token, n_tokens used; owned, like the next three */
+    double *nll;      /* of each token, n_tokens used; owned, with the memory of the next three */
     double *nll_ref;  /* the reference's */
     double *kl;       /* divergence from the reference */
     double *same;     /* 1: the likeliest token is the reference's; 0: it is not */
     size_t n_tokens;  /* used entries of each */
-    size_t cap;       /* allocated entries of each */
+    size_t most;      /* entries of each */
     size_t per_chunk; /* tokens that a chunk has */
 };
 
@@ -76,8 +76,11 @@ struct sluice_quality {
     struct sluice_mean same;      /* share of tokens whose likeliest one is the reference's */
 };
 
-/* One more token. Without a reference, nll_ref, kl and same are NaN. False: no memory. */
-bool sluice_tally_add(struct sluice_tally *t, double nll, double nll_ref, double kl, double same);
+/* Make room for `most` tokens. False: no memory. */
+bool sluice_tally_make(struct sluice_tally *t, uint64_t most);
+
+/* One more token. Without a reference, nll_ref, kl and same are NaN. */
+void sluice_tally_add(struct sluice_tally *t, double nll, double nll_ref, double kl, double same);
 
 /* Free it; it is empty then. */
 void sluice_tally_free(struct sluice_tally *t);

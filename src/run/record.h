@@ -44,7 +44,7 @@ void sluice_record_free(struct sluice_record *rec);
  * compare. The runner that was recorded must be freed before: both do not fit in memory. Fails
  * when something could not be computed or read back; different logits are not a failure.
  */
-int sluice_record_compare(const struct sluice_record *rec, const struct sluice_runner_params *params,
+int sluice_record_compare(struct sluice_record *rec, const struct sluice_runner_params *params,
                           struct sluice_comparison *out, struct sluice_error *err);
 
 #endif

@@ -19,12 +19,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/clock.h"
+#include "cache/error.h"
 #include "run/internal.h"
 #include "run/record.h"
-#include "cache/clock.h"
+
+static void on_log(enum ggml_log_level level, const char *text, void *log) {
+    sluice_log_line(log, level, text);
+}
 
 void sluice_runner_setup(struct sluice_log *log, const char *program) {
     sluice_log_install(log, program);
+    llama_log_set(on_log, log);
     /*
      * ggml_backend_load_all also loads what GGML_BACKEND_PATH names. In this process that must not be
      * the plug-in: the same code is linked in, and the experts would be offered to two devices.
@@ -80,12 +86,12 @@ int sluice_runner_reason(struct sluice_runner *r, const char *what, struct sluic
     char logged[400];
     bool has_log = sluice_log_take(r->params.log, logged, sizeof logged);
     if (r->params.streaming && sluice_take_error(&streamed)) {
-        return sluice_error_set(err, streamed.status, "%s", streamed.message);
+        return sluice_fail(err, streamed.status, "%s", streamed.message);
     }
     if (has_log) {
-        return sluice_error_set(err, SLUICE_ERR_LLAMA, "%s: %s", what, logged);
+        return sluice_fail(err, SLUICE_ERR_LLAMA, "%s: %s", what, logged);
     }
-    return sluice_error_set(err, SLUICE_ERR_LLAMA, "%s: llama.cpp failed without a reason", what);
+    return sluice_fail(err, SLUICE_ERR_LLAMA, "%s: llama.cpp failed without a reason", what);
 }
 
 static int runner_load(struct sluice_runner *r, struct sluice_error *err) {
@@ -110,21 +116,21 @@ static int runner_load(struct sluice_runner *r, struct sluice_error *err) {
     sluice_set_streaming(true);
     if (!r->model) {
         if (sluice_runner_interrupted(r)) {
-            return sluice_error_set(err, SLUICE_ERR_STATE, "interrupted");
+            return sluice_fail(err, SLUICE_ERR_STATE, "interrupted");
         }
         return sluice_runner_reason(r, g->shards[0].path, err);
     }
     r->vocab = llama_model_get_vocab(r->model);
     if (llama_model_has_encoder(r->model) || !llama_model_has_decoder(r->model)) {
-        return sluice_error_set(err, SLUICE_ERR_ARG, "%s: not a text generation model (it has an encoder)",
-                                g->shards[0].path);
+        return sluice_fail(err, SLUICE_ERR_ARG, "%s: not a text generation model (it has an encoder)",
+                           g->shards[0].path);
     }
     if (llama_model_is_diffusion(r->model)) {
-        return sluice_error_set(err, SLUICE_ERR_ARG, "%s: a diffusion model does not generate token by token",
-                                g->shards[0].path);
+        return sluice_fail(err, SLUICE_ERR_ARG, "%s: a diffusion model does not generate token by token",
+                           g->shards[0].path);
     }
     if (llama_vocab_type(r->vocab) == LLAMA_VOCAB_TYPE_NONE) {
-        return sluice_error_set(err, SLUICE_ERR_ARG, "%s: has no tokenizer, so it cannot read text", g->shards[0].path);
+        return sluice_fail(err, SLUICE_ERR_ARG, "%s: has no tokenizer, so it cannot read text", g->shards[0].path);
     }
     return 0;
 }
@@ -133,7 +139,7 @@ int sluice_runner_open(struct sluice_runner **out, const struct sluice_runner_pa
     *out = NULL;
     struct sluice_runner *r = calloc(1, sizeof *r);
     if (!r) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
     }
     r->params = *p;
     r->pending = -1;
@@ -143,8 +149,7 @@ int sluice_runner_open(struct sluice_runner **out, const struct sluice_runner_pa
         sluice_runner_free(r);
         return rc;
     }
-    char ignored[400]; /* errors that llama.cpp recovered from */
-    sluice_log_take(p->log, ignored, sizeof ignored);
+    sluice_log_take(p->log, NULL, 0); /* errors that llama.cpp recovered from */
     *out = r;
     return 0;
 }
@@ -153,18 +158,12 @@ void sluice_runner_free(struct sluice_runner *r) {
     if (!r) {
         return;
     }
-    if (r->sampler) {
-        llama_sampler_free(r->sampler);
-    }
+    llama_sampler_free(r->sampler);
     if (r->batch.token) {
         llama_batch_free(r->batch);
     }
-    if (r->ctx) {
-        llama_free(r->ctx);
-    }
-    if (r->model) {
-        llama_model_free(r->model);
-    }
+    sluice_context_free(r);
+    llama_model_free(r->model);
     free(r->logits);
     free(r->kv);
     free(r);
@@ -195,10 +194,11 @@ static void runner_after_abort(struct sluice_runner *r) {
     }
 }
 
-void sluice_runner_tell_step(const struct sluice_runner *r) {
-    if (r->params.hooks.step) {
-        r->params.hooks.step(r->params.hooks.user, &r->step);
+bool sluice_runner_progress(const struct sluice_runner *r, uint64_t done, uint64_t total) {
+    if (r->params.hooks.prompt) {
+        r->params.hooks.prompt(r->params.hooks.user, done, total);
     }
+    return done < total && sluice_runner_interrupted(r);
 }
 
 int sluice_runner_compute(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
@@ -219,14 +219,13 @@ int sluice_runner_compute(struct sluice_runner *r, enum sluice_phase phase, cons
     int rc = llama_decode(r->ctx, r->batch);
     sluice_step_end(phase, rc == 0 ? n : 0, &r->step);
     if (rc == 2) {
-        char ignored[400];
-        sluice_log_take(r->params.log, ignored, sizeof ignored);
+        sluice_log_take(r->params.log, NULL, 0);
         runner_after_abort(r);
         *stop = SLUICE_STOP_INTERRUPTED;
         return 0;
     }
     if (rc == 1) {
-        return sluice_error_set(err, SLUICE_ERR_STATE, "the context of %" PRIu32 " tokens is full", r->n_ctx);
+        return sluice_fail(err, SLUICE_ERR_STATE, "the context of %" PRIu32 " tokens is full", r->n_ctx);
     }
     if (rc != 0) {
         runner_after_abort(r);
@@ -234,44 +233,33 @@ int sluice_runner_compute(struct sluice_runner *r, enum sluice_phase phase, cons
     }
     memcpy(r->kv + r->n_kv, tokens, n * sizeof *tokens);
     r->n_kv += n;
+    if (r->params.hooks.step) {
+        r->params.hooks.step(r->params.hooks.user, &r->step);
+    }
     return 0;
 }
 
 int sluice_runner_decode(struct sluice_runner *r, enum sluice_phase phase, const int32_t *tokens, uint32_t n,
                          enum sluice_stop *stop, struct sluice_error *err) {
     int rc = sluice_runner_compute(r, phase, tokens, n, n - 1, stop, err);
-    if (rc || *stop) {
+    if (rc || *stop || !r->record) {
         return rc;
     }
-    if (r->record) {
-        const float *logits = llama_get_logits_ith(r->ctx, -1);
-        if (!logits) {
-            return sluice_error_set(err, SLUICE_ERR_LLAMA, "llama.cpp gave no logits");
-        }
-        return sluice_record_add(r->record, tokens, n, logits, sluice_runner_n_vocab(r), err);
-    }
-    return 0;
+    return sluice_record_add(r->record, tokens, n, llama_get_logits_ith(r->ctx, -1), sluice_runner_n_vocab(r), err);
 }
 
 /* The batches of a feed whose tokens are known to fit. */
 static int runner_feed_all(struct sluice_runner *r, const int32_t *tokens, size_t n, enum sluice_stop *stop,
                            struct sluice_error *err) {
-    const struct sluice_hooks *hooks = &r->params.hooks;
-    if (hooks->prompt) {
-        hooks->prompt(hooks->user, 0, n);
-    }
+    sluice_runner_progress(r, 0, n);
     for (size_t done = 0; done < n;) {
         uint32_t part = n - done < r->n_ubatch ? (uint32_t)(n - done) : r->n_ubatch;
         int rc = sluice_runner_decode(r, SLUICE_PHASE_PROMPT, tokens + done, part, stop, err);
         if (rc || *stop) {
             return rc;
         }
-        sluice_runner_tell_step(r);
         done += part;
-        if (hooks->prompt) {
-            hooks->prompt(hooks->user, done, n);
-        }
-        if (done < n && sluice_runner_interrupted(r)) {
+        if (sluice_runner_progress(r, done, n)) {
             *stop = SLUICE_STOP_INTERRUPTED;
             return 0;
         }
@@ -286,16 +274,16 @@ int sluice_runner_feed(struct sluice_runner *r, const int32_t *tokens, size_t n,
     r->feeds++;
     sluice_generation_begin();
     if (n + extra > r->n_ctx - r->n_kv) {
-        return sluice_error_set(err, SLUICE_ERR_STATE,
-                                "%zu more tokens do not fit: %" PRIu32 " of the context's %" PRIu32 " are in use",
-                                n + extra, r->n_kv, r->n_ctx);
+        return sluice_fail(err, SLUICE_ERR_STATE,
+                           "%zu more tokens do not fit: %" PRIu32 " of the context's %" PRIu32 " are in use", n + extra,
+                           r->n_kv, r->n_ctx);
     }
     if (!extra) {
         return runner_feed_all(r, tokens, n, stop, err);
     }
     int32_t *all = malloc((n + 1) * sizeof *all);
     if (!all) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for %zu tokens", n + 1);
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for %zu tokens", n + 1);
     }
     all[0] = r->pending;
     memcpy(all + 1, tokens, n * sizeof *tokens);

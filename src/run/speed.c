@@ -21,6 +21,7 @@
 #include "ggml-cpu.h"
 #include "ggml.h"
 #include "cache/clock.h"
+#include "cache/error.h"
 
 enum {
     SPEED_SAMPLES = 256,  /* tokens measured at most */
@@ -213,16 +214,16 @@ static int token_open(struct token *t, const struct sluice_speed_params *p, stru
     const size_t nodes = 2 * (size_t)SPEED_MATMULS + SPEED_OTHERS + 64; /* expert matmuls have a view of the ids each */
     t->bytes = active < most ? active : most;
     if (active == 0) {
-        return sluice_error_set(err, SLUICE_ERR_ARG, "it has no weights to multiply with");
+        return sluice_fail(err, SLUICE_ERR_ARG, "it has no weights to multiply with");
     }
     t->cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     if (!t->cpu || !set_threads(t->cpu, p->n_threads)) {
-        return sluice_error_set(err, SLUICE_ERR_LLAMA, "this llama.cpp has no CPU backend");
+        return sluice_fail(err, SLUICE_ERR_LLAMA, "this llama.cpp has no CPU backend");
     }
     t->memory = mmap(NULL, t->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (t->memory == MAP_FAILED) {
         t->memory = NULL;
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for made-up weights");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for made-up weights");
     }
     madvise(t->memory, t->bytes, MADV_HUGEPAGE); /* as slots and dense weights have */
     memset(t->memory, 0, t->bytes);
@@ -232,7 +233,7 @@ static int token_open(struct token *t, const struct sluice_speed_params *p, stru
     });
     t->pool = ggml_backend_cpu_buffer_from_ptr(t->memory, t->bytes);
     if (!t->ctx || !t->pool) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for made-up weights");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for made-up weights");
     }
     t->graph = ggml_new_graph_custom(t->ctx, nodes, false);
     t->start = ggml_new_graph_custom(t->ctx, 16, false);
@@ -253,18 +254,18 @@ static int token_build(struct token *t, const struct sluice_speed_params *p, str
         }
     }
     if (out->matmuls == 0) {
-        return sluice_error_set(err, SLUICE_ERR_LLAMA, "the CPU backend cannot multiply with its types of weights");
+        return sluice_fail(err, SLUICE_ERR_LLAMA, "the CPU backend cannot multiply with its types of weights");
     }
     const double computing = SPEED_COMPUTING * (p->nodes < SPEED_OTHERS ? p->nodes : SPEED_OTHERS);
     while (out->others + out->matmuls < computing && add_small(t, t->graph, out->others % 4 == 0)) {
         out->others++;
     }
     if (!add_small(t, t->start, false)) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for a made-up token");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for a made-up token");
     }
     t->rows = ggml_backend_alloc_ctx_tensors(t->ctx, t->cpu);
     if (!t->rows) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory for a made-up token");
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for a made-up token");
     }
     ggml_backend_buffer_clear(t->rows, 0);
     for (int64_t i = 0; i < t->n_ids; i++) {
@@ -287,14 +288,14 @@ static int repeat(struct token *t, struct ggml_cgraph *graph, const struct sluic
     for (uint32_t i = 0;; i++) {
         const double start = clock_seconds();
         if (ggml_backend_graph_compute(t->cpu, graph) != GGML_STATUS_SUCCESS) {
-            return sluice_error_set(err, SLUICE_ERR_LLAMA, "the CPU backend did not compute a made-up token");
+            return sluice_fail(err, SLUICE_ERR_LLAMA, "the CPU backend did not compute a made-up token");
         }
         const double now = clock_seconds();
         if (i > 0) { /* the first one wakes threads and fills caches */
             sorted[(*n)++] = now - start;
         }
         if (p->interrupted && p->interrupted(p->user)) {
-            return sluice_error_set(err, SLUICE_ERR_STATE, "interrupted");
+            return sluice_fail(err, SLUICE_ERR_STATE, "interrupted");
         }
         if (*n == SPEED_SAMPLES || (*n >= least && now - begin >= seconds) ||
             (*n > 0 && now - begin >= 4 * seconds && seconds > 0)) {

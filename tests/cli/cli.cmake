@@ -13,7 +13,7 @@ add_executable(cli-devices-late ${CMAKE_CURRENT_LIST_DIR}/devices.c)
 target_link_libraries(cli-devices-late PRIVATE sluice_options ${CMAKE_DL_LIBS})
 # Unit tests of the parts that need no process around them.
 add_executable(cli-unit ${CMAKE_CURRENT_LIST_DIR}/unit.c ${CMAKE_SOURCE_DIR}/src/run/utf8.c ${CMAKE_SOURCE_DIR}/src/run/ubatch.c
-    ${CMAKE_SOURCE_DIR}/src/run/heard.c
+    ${CMAKE_SOURCE_DIR}/src/run/log.c
     ${CMAKE_SOURCE_DIR}/src/cli/args.c ${CMAKE_SOURCE_DIR}/src/cli/options.c ${CMAKE_SOURCE_DIR}/src/cli/text.c
     ${CMAKE_SOURCE_DIR}/src/cli/progress.c ${CMAKE_SOURCE_DIR}/src/run/prompt_file.c
     ${CMAKE_SOURCE_DIR}/src/gguf/gguf_check.c ${CMAKE_SOURCE_DIR}/src/gguf/gguf_reader.c)

@@ -20,7 +20,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/text.h"
-#include "run/heard.h"
+#include "run/log.h"
 #include "run/prompt_file.h"
 #include "run/runner.h"
 #include "run/ubatch.h"
@@ -483,48 +483,52 @@ static void test_prompt_file_abandoned(void **state) {
     unlink(prompt_path);
 }
 
-static void test_heard(void **state) {
+static void test_log_sizes(void **state) {
     (void)state;
-    struct sluice_heard h = {0};
-    sluice_hear(&h, "llama_kv_cache:        CPU KV buffer size =     0.00 MiB\n"); /* of a dummy: no size */
+    struct sluice_log_sizes h = {0};
+    sluice_log_read_sizes(&h, "llama_kv_cache:        CPU KV buffer size =     0.00 MiB\n"); /* of a dummy: no size */
     assert_false(h.kv);
-    sluice_hear(&h, "llama_kv_cache: size =  384.00 MiB (  4096 cells,  48 layers,  1/1 seqs), K (f16):  192.00 MiB, V "
-                    "(f16):  192.00 MiB\n");
-    assert_true(h.kv && h.kv_mib == 384 && h.held_mib == 0);
-    sluice_hear(&h, "llama_kv_cache_iswa: creating     SWA KV cache, size = 1024 cells\n"); /* no memory */
-    sluice_hear(&h, "llama_kv_cache: size =   10.50 MiB (  1024 cells,  24 layers,  1/1 seqs), K (f16): 5 MiB\n");
+    sluice_log_read_sizes(
+        &h, "llama_kv_cache: size =  384.00 MiB (  4096 cells,  48 layers,  1/1 seqs), K (f16):  192.00 MiB, V "
+            "(f16):  192.00 MiB\n");
+    assert_true(h.kv && h.kv_mib == 384 && h.allocated_mib == 0);
+    sluice_log_read_sizes(&h, "llama_kv_cache_iswa: creating     SWA KV cache, size = 1024 cells\n"); /* no memory */
+    sluice_log_read_sizes(&h,
+                          "llama_kv_cache: size =   10.50 MiB (  1024 cells,  24 layers,  1/1 seqs), K (f16): 5 MiB\n");
     assert_true(h.kv_mib == 394.5);
-    sluice_hear(&h, "llama_memory_recurrent: size =    2.00 MiB (     1 cells,  24 layers,  1 seqs  0 rs_seq), R\n");
-    sluice_hear(&h,
-                "llama_dsv4_comp_state: csa ratio = 4, state = 8 x 512, streams = 1, layers = 3, size =    1.00 MiB\n");
-    assert_true(h.kv_mib == 397.5 && h.held_mib == 3);
-    sluice_hear(&h, "load_tensors:   CPU model buffer size =  958.00 MiB\n");
-    sluice_hear(&h, "print_info: file size   = 17.28 GiB (4.86 BPW)\n");
-    sluice_hear(&h, "model has unused tensor x (size = 4096 bytes) -- ignoring\n");
+    sluice_log_read_sizes(
+        &h, "llama_memory_recurrent: size =    2.00 MiB (     1 cells,  24 layers,  1 seqs  0 rs_seq), R\n");
+    sluice_log_read_sizes(
+        &h, "llama_dsv4_comp_state: csa ratio = 4, state = 8 x 512, streams = 1, layers = 3, size =    1.00 MiB\n");
+    assert_true(h.kv_mib == 397.5 && h.allocated_mib == 3);
+    sluice_log_read_sizes(&h, "load_tensors:   CPU model buffer size =  958.00 MiB\n");
+    sluice_log_read_sizes(&h, "print_info: file size   = 17.28 GiB (4.86 BPW)\n");
+    sluice_log_read_sizes(&h, "model has unused tensor x (size = 4096 bytes) -- ignoring\n");
     assert_true(h.kv_mib == 397.5);
-    assert_int_equal(sluice_heard_compute(&h), 0);
-    sluice_hear(&h, "sched_reserve:     SLUICE compute buffer size =    68.00 MiB\n");
-    sluice_hear(&h, "sched_reserve:        CPU compute buffer size =    40.00 MiB\n");
-    sluice_hear(&h, "sched_reserve:        CPU compute buffer size =    32.25 MiB\n"); /* planned anew */
+    assert_int_equal(sluice_log_compute(&h), 0);
+    sluice_log_read_sizes(&h, "sched_reserve:     SLUICE compute buffer size =    68.00 MiB\n");
+    sluice_log_read_sizes(&h, "sched_reserve:        CPU compute buffer size =    40.00 MiB\n");
+    sluice_log_read_sizes(&h, "sched_reserve:        CPU compute buffer size =    32.25 MiB\n"); /* planned anew */
     assert_int_equal(h.n_compute, 2);
-    assert_int_equal(sluice_heard_compute(&h), 100 * 1048576 + 262144);
-    sluice_hear(&h, "sched_reserve: graph: nodes = 1879, splits = 98, input objects = 5, input tensors = 9\n");
+    assert_int_equal(sluice_log_compute(&h), 100 * 1048576 + 262144);
+    sluice_log_read_sizes(&h,
+                          "sched_reserve: graph: nodes = 1879, splits = 98, input objects = 5, input tensors = 9\n");
     assert_true(h.nodes == 1879 && h.splits == 98);
-    sluice_hear(
+    sluice_log_read_sizes(
         &h, "sched_reserve: graph (pp bs=512, tg bs=1): nodes = 1879 / 1831, splits = 98 / 97, input objects = 5\n");
     assert_true(h.nodes == 1831 && h.splits == 97);
     /* Nonsense. */
-    sluice_hear(&h, "");
-    sluice_hear(&h, "compute buffer size =");
-    sluice_hear(&h, "sched_reserve: X compute buffer size = -5 MiB\n");
-    sluice_hear(&h, "sched_reserve: graph: nodes = , splits = many\n");
+    sluice_log_read_sizes(&h, "");
+    sluice_log_read_sizes(&h, "compute buffer size =");
+    sluice_log_read_sizes(&h, "sched_reserve: X compute buffer size = -5 MiB\n");
+    sluice_log_read_sizes(&h, "sched_reserve: graph: nodes = , splits = many\n");
     assert_true(h.n_compute == 2 && h.nodes == 0);
     for (int i = 0; i < 20; i++) { /* more kinds than there is room for: the first ones stay */
         char line[80];
         snprintf(line, sizeof line, "sched_reserve: K%d compute buffer size = 1.00 MiB\n", i);
-        sluice_hear(&h, line);
+        sluice_log_read_sizes(&h, line);
     }
-    assert_int_equal(h.n_compute, SLUICE_HEARD_MAX);
+    assert_int_equal(h.n_compute, SLUICE_LOG_BUFFERS);
 }
 
 int main(void) {
@@ -542,7 +546,7 @@ int main(void) {
         cmocka_unit_test(test_prompt_file),
         cmocka_unit_test(test_prompt_file_damaged),
         cmocka_unit_test(test_prompt_file_abandoned),
-        cmocka_unit_test(test_heard),
+        cmocka_unit_test(test_log_sizes),
         cmocka_unit_test(test_progress_off),
         cmocka_unit_test(test_progress_tokens),
     };

@@ -20,7 +20,6 @@
 #include "ggml.h"
 #include "gguf.h"
 #include "gguf/gguf_check.h"
-#include "run/headers.h"
 #include "run/identity.h"
 #include "run/info.h"
 #include "cache/expert_index.h"
@@ -80,7 +79,7 @@ static void check_bank(const struct sluice_gguf *g, const struct sluice_info *in
     struct expert_index index;
     struct sluice_error err;
     index_init(&index);
-    if (sluice_bank_of_headers(&index, g, info, &err) == 0) {
+    if (sluice_info_index(&index, g, info, &err) == 0) {
         FUZZ_CHECK(index_weight_bytes(&index) == info->expert_bytes);
         for (uint32_t i = 0; i < index.n_tensors; i++) {
             const struct index_tensor *t = &index.tensors[i];

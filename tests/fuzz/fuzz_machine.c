@@ -28,7 +28,7 @@
 #include "memory/cgroup.h"
 #include "memory/limits.h"
 #include "memory/process.h"
-#include "run/heard.h"
+#include "run/log.h"
 #include "run/utf8.h"
 
 static const char *const sources[] = {
@@ -127,7 +127,7 @@ static void check_maps(const uint8_t *data, size_t n) {
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 static void check_log(const uint8_t *data, size_t n) {
-    struct sluice_heard h = {0};
+    struct sluice_log_sizes h = {0};
     const uint8_t *piece;
     size_t at = 0, length;
     while (fuzz_piece(data, n, "\n", &at, &piece, &length)) {
@@ -135,14 +135,14 @@ static void check_log(const uint8_t *data, size_t n) {
         FUZZ_CHECK(line != NULL);
         memcpy(line, piece, length);
         line[length] = '\0';
-        sluice_hear(&h, line);
+        sluice_log_read_sizes(&h, line);
         free(line);
     }
-    FUZZ_CHECK(h.n_compute <= SLUICE_HEARD_MAX && isfinite(h.kv_mib) && h.kv_mib >= h.held_mib);
+    FUZZ_CHECK(h.n_compute <= SLUICE_LOG_BUFFERS && isfinite(h.kv_mib) && h.kv_mib >= h.allocated_mib);
     for (uint32_t i = 0; i < h.n_compute; i++) {
         FUZZ_CHECK(memchr(h.compute[i].name, 0, sizeof h.compute[i].name) && h.compute[i].mib >= 0);
     }
-    (void)sluice_heard_compute(&h);
+    (void)sluice_log_compute(&h);
 }
 
 /* Text as tokens bring it: each piece with what was held back before. */

@@ -9,7 +9,7 @@ endif()
 set(fuzz_sanitize -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all)
 # Everything that reads what others wrote. No llama.cpp, and of ggml only the sizes of its types.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS src/cache/*.c src/memory/*.c src/observe/*.c src/trace/*.c src/bench/*.c src/gguf/*.c src/window/*.c)
-foreach(part headers heard identity info prompt_file quality reference utf8)
+foreach(part identity info log prompt_file quality reference utf8)
     list(APPEND fuzz_sources src/run/${part}.c)
 endforeach()
 foreach(part args bench_plan http json options replay_plot replay_print text top_json top_text)
