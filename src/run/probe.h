@@ -10,12 +10,12 @@
 #include "gguf/gguf_check.h"
 
 struct sluice_probe_params {
-    uint32_t lanes;                  /* reads in flight, as in the runs */
+    uint32_t lanes;                  /* reads in flight, 1..64, as in the runs: one per thread */
     bool direct;                     /* around the page cache, where that works */
     double seconds;                  /* read for so long */
     uint64_t max_bytes;              /* or until so many bytes were read */
     uint64_t seed;                   /* of the choice of slices */
-    bool (*interrupted)(void *user); /* polled; true ends the probe. May be NULL */
+    bool (*interrupted)(void *user); /* polled from any thread; true ends the probe. May be NULL */
     void *user;                      /* its argument */
 };
 
@@ -28,9 +28,9 @@ struct sluice_probe {
 };
 
 /*
- * Read random expert slices of the model, through the same lanes and in the same pieces as the engine
- * does; of an incomplete file those that it has. SLUICE_ERR_ARG when it has no experts, SLUICE_ERR_IO when a read
- * fails, SLUICE_ERR_STATE with "interrupted".
+ * Read random expert slices of the model, in the same pieces as the engine does; of an incomplete file those that it
+ * has. SLUICE_ERR_ARG when it has no experts, SLUICE_ERR_IO when a read fails, SLUICE_ERR_STATE with "interrupted",
+ * SLUICE_ERR_MEMORY.
  */
 int sluice_probe_disk(const struct sluice_gguf *g, const struct sluice_probe_params *p, struct sluice_probe *out,
                       struct sluice_error *err);
