@@ -115,7 +115,7 @@ static int tokenize(struct eval *e, const struct cli_text *text, int32_t **token
     struct sluice_error err;
     const struct cli_config *c = e->config;
     const size_t bytes = text->n && text->data[text->n - 1] == '\n' ? text->n - 1 : text->n;
-    if (sluice_runner_tokenize_plain(s->runner, text->data, bytes, tokens, n, &err)) {
+    if (sluice_runner_tokenize(s->runner, text->data, bytes, true, false, tokens, n, &err)) {
         return cli_session_fail(s, &err);
     }
     const uint64_t whole = *n / e->params.n_ctx;

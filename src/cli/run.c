@@ -113,7 +113,7 @@ static void keep_prompt(struct run *run) {
 static int tokenize(struct run *run, const struct cli_text *prompt, int32_t **tokens, size_t *n) {
     struct sluice_error err;
     struct cli_session *s = &run->session;
-    if (sluice_runner_tokenize(s->runner, prompt->data, prompt->n, true, tokens, n, &err)) {
+    if (sluice_runner_tokenize(s->runner, prompt->data, prompt->n, true, true, tokens, n, &err)) {
         return cli_session_fail(s, &err);
     }
     if (*n == 0) {

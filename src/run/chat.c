@@ -33,7 +33,6 @@ struct sluice_chat {
     const char *notice;                  /* static text or NULL */
     struct llama_chat_message *messages; /* role is static, content owned */
     size_t n_messages;                   /* used entries */
-    size_t cap_messages;                 /* allocated entries */
     size_t n_system;                     /* messages that survive clear: 0 or 1 */
     char *fed;                           /* the text whose tokens the context holds, owned; NULL: none */
     size_t n_fed;                        /* its bytes */
@@ -51,21 +50,12 @@ static bool template_known(const char *tmpl) {
 }
 
 static int add_message(struct sluice_chat *c, const char *role, const char *text, size_t n, struct sluice_error *err) {
-    if (c->n_messages == c->cap_messages) {
-        size_t cap = 2 * c->cap_messages + 8;
-        struct llama_chat_message *more = realloc(c->messages, cap * sizeof *more);
-        if (!more) {
-            return no_memory(err);
-        }
-        c->messages = more;
-        c->cap_messages = cap;
-    }
-    char *copy = malloc(n + 1);
+    struct llama_chat_message *more = realloc(c->messages, (c->n_messages + 1) * sizeof *more);
+    c->messages = more ? more : c->messages;
+    char *copy = more ? strndup(text, n) : NULL;
     if (!copy) {
         return no_memory(err);
     }
-    memcpy(copy, text, n);
-    copy[n] = '\0';
     c->messages[c->n_messages++] = (struct llama_chat_message){.role = role, .content = copy};
     return 0;
 }
@@ -161,7 +151,7 @@ static int feed_text(struct sluice_chat *c, const char *text, size_t n, enum slu
     bool continues = held && n > c->n_fed && memcmp(text, c->fed, c->n_fed) == 0;
     size_t from = continues ? c->n_fed : 0, n_tokens, skip = 0;
     int32_t *tokens;
-    int rc = sluice_runner_tokenize(c->r, text + from, n - from, !continues, &tokens, &n_tokens, err);
+    int rc = sluice_runner_tokenize(c->r, text + from, n - from, !continues, true, &tokens, &n_tokens, err);
     if (rc) {
         return rc;
     }

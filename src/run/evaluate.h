@@ -28,8 +28,8 @@ struct sluice_evaluated {
 uint32_t sluice_evaluate_outputs(uint32_t n_ctx, uint32_t n_ubatch, bool decode);
 
 /*
- * Compute tokens (n_tokens of them, as sluice_runner_tokenize_plain gives them) in chunks that each begin with an
- * empty context and, where the model wants that, with its token for the beginning of a text in place of their first.
+ * Compute tokens (n_tokens of them, as sluice_runner_tokenize gives them without markup) in chunks that each begin with
+ * an empty context and, where the model wants that, with its token for the beginning of a text in place of their first.
  * The second half of each chunk is scored. SLUICE_ERR_ARG when there is less than one chunk.
  */
 int sluice_evaluate(struct sluice_runner *r, const struct sluice_evaluate_params *p, const int32_t *tokens,

@@ -25,48 +25,35 @@ struct held {
     size_t cap; /* bytes allocated */
 };
 
-/* The tokens that must not be chosen, as a logit bias. NULL: there are none. */
-static struct llama_sampler *suppress_new(const struct llama_vocab *vocab, bool no_end, bool *failed) {
+/* Add the tokens that must not be chosen, as a logit bias. False: no memory. */
+static bool add_suppressed(struct llama_sampler *chain, const struct llama_vocab *vocab, bool no_end) {
     int32_t n_listed = 0, n = 0;
     const int32_t n_vocab = llama_vocab_n_tokens(vocab);
     const llama_token *tokens = llama_vocab_get_suppress_tokens(vocab, &n_listed);
     n_listed = tokens && n_listed > 0 ? n_listed : 0;
     llama_logit_bias *bias = calloc((size_t)n_listed + (size_t)n_vocab + 1, sizeof *bias);
-    if (!bias) {
-        *failed = true;
-        return NULL;
-    }
-    for (int32_t i = 0; i < n_listed; i++) {
+    for (int32_t i = 0; bias && i < n_listed; i++) {
         bias[n++] = (llama_logit_bias){.token = tokens[i], .bias = -INFINITY};
     }
-    for (llama_token t = 0; no_end && t < n_vocab; t++) {
+    for (llama_token t = 0; bias && no_end && t < n_vocab; t++) {
         if (llama_vocab_is_eog(vocab, t)) {
             bias[n++] = (llama_logit_bias){.token = t, .bias = -INFINITY};
         }
     }
-    if (n == 0) {
-        free(bias);
-        return NULL;
+    if (n > 0) {
+        llama_sampler_chain_add(chain, llama_sampler_init_logit_bias(n_vocab, n, bias));
     }
-    struct llama_sampler *s = llama_sampler_init_logit_bias(n_vocab, n, bias);
     free(bias);
-    *failed = s == NULL;
-    return s;
+    return bias != NULL;
 }
 
 struct llama_sampler *sluice_sampler_new(const struct sluice_sampling *s, const struct llama_vocab *vocab) {
     struct llama_sampler_chain_params params = llama_sampler_chain_default_params();
-    bool failed = false;
     params.no_perf = true;
     struct llama_sampler *chain = llama_sampler_chain_init(params);
-    struct llama_sampler *suppress = suppress_new(vocab, s->no_end, &failed);
-    if (!chain || failed) {
+    if (!add_suppressed(chain, vocab, s->no_end)) {
         llama_sampler_free(chain);
-        llama_sampler_free(suppress);
         return NULL;
-    }
-    if (suppress) {
-        llama_sampler_chain_add(chain, suppress);
     }
     if (s->temp <= 0) {
         llama_sampler_chain_add(chain, llama_sampler_init_greedy());
@@ -80,9 +67,8 @@ struct llama_sampler *sluice_sampler_new(const struct sluice_sampling *s, const 
     return chain;
 }
 
-/* `markup`: names of special tokens in the text become those tokens. */
-static int tokenize(struct sluice_runner *r, const char *text, size_t n, bool first, bool markup, int32_t **out,
-                    size_t *n_out, struct sluice_error *err) {
+int sluice_runner_tokenize(struct sluice_runner *r, const char *text, size_t n, bool first, bool markup, int32_t **out,
+                           size_t *n_out, struct sluice_error *err) {
     *out = NULL;
     *n_out = 0;
     if (n > INT32_MAX / 2) {
@@ -110,16 +96,6 @@ static int tokenize(struct sluice_runner *r, const char *text, size_t n, bool fi
     *out = tokens;
     *n_out = (size_t)got;
     return 0;
-}
-
-int sluice_runner_tokenize(struct sluice_runner *r, const char *text, size_t n, bool first, int32_t **out,
-                           size_t *n_out, struct sluice_error *err) {
-    return tokenize(r, text, n, first, true, out, n_out, err);
-}
-
-int sluice_runner_tokenize_plain(struct sluice_runner *r, const char *text, size_t n, int32_t **out, size_t *n_out,
-                                 struct sluice_error *err) {
-    return tokenize(r, text, n, true, false, out, n_out, err);
 }
 
 /* Append the text of one token. Control tokens have none. */
@@ -153,8 +129,12 @@ static bool hold_release(struct held *h, bool all, sluice_text_fn text, void *us
     return more;
 }
 
-/* Choose from restored logits, as llama_sampler_sample does from the context's. */
-static int sample_restored(struct sluice_runner *r, llama_token *out, struct sluice_error *err) {
+/* Choose a token; from restored logits as llama_sampler_sample does it from the context's. */
+static int sample(struct sluice_runner *r, llama_token *out, struct sluice_error *err) {
+    if (!r->logits) {
+        *out = llama_sampler_sample(r->sampler, r->ctx, -1);
+        return 0;
+    }
     const int32_t n = llama_vocab_n_tokens(r->vocab);
     llama_token_data *data = malloc((size_t)n * sizeof *data);
     if (!data) {
@@ -179,12 +159,7 @@ static int generate_loop(struct sluice_runner *r, int64_t n_max, struct held *h,
                          struct sluice_generated *out, struct sluice_error *err) {
     while (n_max < 0 || out->tokens < (uint64_t)n_max) {
         llama_token token;
-        int rc = 0;
-        if (r->logits) {
-            rc = sample_restored(r, &token, err);
-        } else {
-            token = llama_sampler_sample(r->sampler, r->ctx, -1);
-        }
+        int rc = sample(r, &token, err);
         if (rc) {
             return rc;
         }

@@ -44,12 +44,12 @@ struct probe {
     size_t n_experts;                          /* of them */
     uint8_t *memory;                           /* a buffer per thread, owned */
     size_t buffer_bytes;                       /* of one */
-    double end;                                /* when to stop, seconds of the clock */
     pthread_mutex_t lock;                      /* guards what follows */
     const struct stream_file *file;            /* where the current slice is */
     uint64_t at, to;                           /* the rest of it, file offsets; none if equal */
     uint64_t random;                           /* state of the choice */
     uint32_t n_begun;                          /* threads that took a buffer */
+    double begin;                              /* when the first of them did, seconds of the clock */
     struct sluice_probe *out;                  /* bytes and slices are counted in it */
     int rc;                                    /* the first failure; ends all threads */
     struct sluice_error err;                   /* its message */
@@ -94,7 +94,8 @@ static bool more(struct probe *p) {
     if (p->rc == 0 && params->interrupted && params->interrupted(params->user)) {
         p->rc = sluice_fail(&p->err, SLUICE_ERR_STATE, "interrupted");
     }
-    if (p->rc || clock_seconds() >= p->end || p->out->bytes >= params->max_bytes) {
+    const bool enough = clock_seconds() - p->begin >= params->seconds || p->out->bytes >= params->max_bytes;
+    if (p->rc || (enough && p->out->bytes > 0)) { /* a busy machine may let a short time pass without a read */
         return false;
     }
     if (p->at >= p->to && !choose_slice(p)) {
@@ -107,6 +108,7 @@ static bool more(struct probe *p) {
 static void *read_pieces(void *ud) {
     struct probe *p = ud;
     pthread_mutex_lock(&p->lock);
+    p->begin = p->n_begun == 0 ? clock_seconds() : p->begin;
     uint8_t *buffer = p->memory + p->buffer_bytes * p->n_begun++;
     while (more(p)) {
         const struct stream_file *f = p->file;
@@ -173,8 +175,6 @@ int sluice_probe_disk(const struct sluice_gguf *g, const struct sluice_probe_par
     assert(params->lanes <= PROBE_THREADS);
     pthread_mutex_init(&p.lock, NULL);
     int rc = probe_open(&p, err);
-    const double start = clock_seconds();
-    p.end = start + params->seconds;
     while (rc == 0 && n < params->lanes && pthread_create(&threads[n], NULL, read_pieces, &p) == 0) {
         n++;
     }
@@ -186,7 +186,7 @@ int sluice_probe_disk(const struct sluice_gguf *g, const struct sluice_probe_par
     for (uint32_t i = 0; i < n; i++) {
         pthread_join(threads[i], NULL);
     }
-    out->seconds = clock_seconds() - start;
+    out->seconds = n ? clock_seconds() - p.begin : 0;
     out->per_second = out->seconds > 0 ? (double)out->bytes / out->seconds : 0;
     if (rc == 0 && p.rc) {
         rc = sluice_fail(err, p.err.status, "%s", p.err.message);

@@ -191,7 +191,7 @@ const char *sluice_prompt_cache_refused(const struct sluice_prompt_cache *c) {
     return c->refused[0] ? c->refused : NULL;
 }
 
-/* How many tokens are the same. */
+/* How many tokens the file begins with as well. */
 static uint64_t same_tokens(const struct sluice_prompt_cache *c, const int32_t *tokens, size_t n) {
     return c->file ? sluice_prompt_parts_same(&c->parts, tokens, n) : 0;
 }
@@ -207,11 +207,10 @@ static bool load_state(struct sluice_prompt_cache *c) {
     struct sluice_runner *r = c->r;
     llama_memory_t memory = llama_get_memory(r->ctx);
     const uint64_t n = c->parts.n_tokens;
-    char ignored[400];
     const bool ok = n <= r->n_ctx &&
                     llama_state_seq_set_data(r->ctx, c->parts.state, c->parts.n_state, 0) == c->parts.n_state &&
                     llama_memory_seq_pos_max(memory, 0) + 1 == (llama_pos)n;
-    sluice_log_take(r->params.log, ignored, sizeof ignored);
+    sluice_log_take(r->params.log, NULL, 0);
     if (!ok) {
         llama_memory_clear(memory, true);
         return false;
@@ -251,7 +250,7 @@ int sluice_prompt_cache_save(struct sluice_prompt_cache *c, struct sluice_error 
         return sluice_fail(err, SLUICE_ERR_STATE,
                            "%s: experts were left out meanwhile, which this run's settings do not say", c->path);
     }
-    const struct sluice_prompt_parts made = {
+    struct sluice_prompt_parts parts = {
         .facts = c->facts,
         .tokens = r->kv,
         .logits = llama_get_logits_ith(r->ctx, -1),
@@ -260,9 +259,8 @@ int sluice_prompt_cache_save(struct sluice_prompt_cache *c, struct sluice_error 
         .n_logits = sluice_runner_n_vocab(r),
         .n_state = llama_state_seq_get_size(r->ctx, 0),
     };
-    struct sluice_prompt_parts parts = made;
     struct sluice_prompt_file *f;
-    if (!made.logits || !made.n_state) {
+    if (!parts.logits || !parts.n_state) {
         return sluice_fail(err, SLUICE_ERR_LLAMA, "%s: llama.cpp gives no state of this model", c->path);
     }
     int rc = sluice_prompt_file_create(&f, c->path, &parts, err);

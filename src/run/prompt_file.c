@@ -68,26 +68,28 @@ struct sluice_prompt_file {
     char temp[PATH_MAX]; /* where it is until then; "": nowhere any more */
 };
 
-/* Where the parts begin. */
-struct file_layout {
-    uint64_t facts, tokens, logits, state, total; /* bytes from the start; total: the end */
-};
-
 static uint64_t aligned(uint64_t at) {
     return (at + FILE_ALIGN - 1) / FILE_ALIGN * FILE_ALIGN;
 }
 
-/* False when a length is impossible. */
-static bool layout_of(const struct file_head *h, struct file_layout *l) {
-    if (h->n_facts > FILE_MAX || h->n_tokens > FILE_MAX / 4 || h->n_logits > FILE_MAX / 4 || h->n_state > FILE_MAX) {
-        return false;
+/*
+ * Where the parts of these lengths lie in a file that is mapped at `map`: enters the pointers and returns its length.
+ * 0 when a length is impossible. Without a map the pointers are of no use.
+ */
+static uint64_t lay_out(struct sluice_prompt_parts *p, uint8_t *map) {
+    if (p->n_facts > FILE_MAX || p->n_tokens > FILE_MAX / 4 || p->n_logits > FILE_MAX / 4 || p->n_state > FILE_MAX) {
+        return 0;
     }
-    l->facts = FILE_HEAD;
-    l->tokens = aligned(l->facts + h->n_facts);
-    l->logits = aligned(l->tokens + h->n_tokens * sizeof(int32_t));
-    l->state = aligned(l->logits + h->n_logits * sizeof(float));
-    l->total = l->state + h->n_state;
-    return true;
+    const uint64_t tokens = aligned(FILE_HEAD + p->n_facts);
+    const uint64_t logits = aligned(tokens + p->n_tokens * sizeof *p->tokens);
+    const uint64_t state = aligned(logits + p->n_logits * sizeof *p->logits);
+    if (map) {
+        p->facts = (const char *)map + FILE_HEAD;
+        p->tokens = (const int32_t *)(map + tokens);
+        p->logits = (const float *)(map + logits);
+        p->state = map + state;
+    }
+    return state + p->n_state;
 }
 
 /* The checksum of the file, its own place left out. errno is EPROTO when it ends early. */
@@ -115,8 +117,10 @@ static bool digest_of(int fd, uint64_t total, uint8_t digest[sizeof(XXH128_canon
     return ok;
 }
 
-/* Everything about an open file that can be said before it is mapped. */
-static int verify(int fd, const char *path, struct file_head *h, struct file_layout *l, struct sluice_error *err) {
+/* Everything about an open file that can be said before it is mapped; its lengths are in *parts then. */
+static int verify(int fd, const char *path, struct sluice_prompt_parts *parts, uint64_t *total,
+                  struct sluice_error *err) {
+    struct file_head h;
     uint8_t stored[sizeof(XXH128_canonical_t)], found[sizeof stored];
     struct stat st;
     if (fstat(fd, &st)) {
@@ -128,22 +132,25 @@ static int verify(int fd, const char *path, struct file_head *h, struct file_lay
     if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH))) {
         return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: other users may have written it", path);
     }
-    if (st.st_size < FILE_HEAD || pread(fd, h, sizeof *h, 0) != (ssize_t)sizeof *h ||
+    if (st.st_size < FILE_HEAD || pread(fd, &h, sizeof h, 0) != (ssize_t)sizeof h ||
         pread(fd, stored, sizeof stored, FILE_DIGEST_AT) != (ssize_t)sizeof stored ||
-        memcmp(h->magic, file_magic, sizeof file_magic) != 0) {
+        memcmp(h.magic, file_magic, sizeof file_magic) != 0) {
         return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: not a prompt cache", path);
     }
-    if (h->version != FILE_VERSION || h->order != FILE_ORDER) {
+    if (h.version != FILE_VERSION || h.order != FILE_ORDER) {
         return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: a prompt cache of another version", path);
     }
-    if (!layout_of(h, l) || h->total != l->total) {
+    *parts = (struct sluice_prompt_parts){
+        .n_facts = h.n_facts, .n_tokens = h.n_tokens, .n_logits = h.n_logits, .n_state = h.n_state};
+    *total = lay_out(parts, NULL);
+    if (*total == 0 || h.total != *total) {
         return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: damaged (its lengths disagree)", path);
     }
-    if ((uint64_t)st.st_size != l->total) {
+    if ((uint64_t)st.st_size != *total) {
         return sluice_fail(err, SLUICE_ERR_FORMAT, "%s: damaged (%" PRIu64 " bytes instead of %" PRIu64 ")", path,
-                           (uint64_t)st.st_size, l->total);
+                           (uint64_t)st.st_size, *total);
     }
-    if (!digest_of(fd, l->total, found)) {
+    if (!digest_of(fd, *total, found)) {
         return sluice_fail(err, SLUICE_ERR_IO, "%s: %s", path, strerror(errno));
     }
     if (memcmp(found, stored, sizeof stored) != 0) {
@@ -152,17 +159,8 @@ static int verify(int fd, const char *path, struct file_head *h, struct file_lay
     return 0;
 }
 
-static void point(struct sluice_prompt_file *f, const struct file_layout *l, struct sluice_prompt_parts *parts) {
-    parts->facts = (const char *)f->map + l->facts;
-    parts->tokens = (const int32_t *)(f->map + l->tokens);
-    parts->logits = (const float *)(f->map + l->logits);
-    parts->state = f->map + l->state;
-}
-
 int sluice_prompt_file_open(struct sluice_prompt_file **out, const char *path, struct sluice_prompt_parts *parts,
                             bool *absent, struct sluice_error *err) {
-    struct file_head h;
-    struct file_layout l = {0};
     *out = NULL;
     *absent = false;
     struct sluice_prompt_file *f = calloc(1, sizeof *f);
@@ -170,29 +168,19 @@ int sluice_prompt_file_open(struct sluice_prompt_file **out, const char *path, s
         return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
     }
     f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make us wait */
-    if (f->fd < 0) {
-        *absent = errno == ENOENT;
-        const int rc = sluice_fail(err, SLUICE_ERR_IO, "%s: %s", path, strerror(errno));
-        free(f);
-        return rc;
-    }
-    int rc = verify(f->fd, path, &h, &l, err);
+    *absent = f->fd < 0 && errno == ENOENT;
+    int rc = f->fd < 0 ? sluice_fail(err, SLUICE_ERR_IO, "%s: %s", path, strerror(errno))
+                       : verify(f->fd, path, parts, &f->total, err);
     if (rc == 0) {
-        void *map = mmap(NULL, l.total, PROT_READ, MAP_PRIVATE, f->fd, 0);
-        if (map == MAP_FAILED) {
-            rc = sluice_fail(err, SLUICE_ERR_MEMORY, "%s: %s", path, strerror(errno));
-        } else {
-            f->map = map;
-            f->total = l.total;
-        }
+        void *map = mmap(NULL, f->total, PROT_READ, MAP_PRIVATE, f->fd, 0);
+        f->map = map == MAP_FAILED ? NULL : map;
+        rc = f->map ? 0 : sluice_fail(err, SLUICE_ERR_MEMORY, "%s: %s", path, strerror(errno));
     }
     if (rc) {
         sluice_prompt_file_close(f);
         return rc;
     }
-    *parts = (struct sluice_prompt_parts){
-        .n_facts = h.n_facts, .n_tokens = h.n_tokens, .n_logits = h.n_logits, .n_state = h.n_state};
-    point(f, &l, parts);
+    lay_out(parts, f->map);
     *out = f;
     return 0;
 }
@@ -205,13 +193,13 @@ int sluice_prompt_file_create(struct sluice_prompt_file **out, const char *path,
                           .n_tokens = parts->n_tokens,
                           .n_logits = parts->n_logits,
                           .n_state = parts->n_state};
-    struct file_layout l = {0};
+    const struct sluice_prompt_parts given = *parts;
     *out = NULL;
     memcpy(h.magic, file_magic, sizeof file_magic);
-    if (!layout_of(&h, &l)) {
+    h.total = lay_out(parts, NULL);
+    if (h.total == 0) {
         return sluice_fail(err, SLUICE_ERR_ARG, "%s: too large", path);
     }
-    h.total = l.total;
     struct sluice_prompt_file *f = calloc(1, sizeof *f);
     if (!f) {
         return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
@@ -223,23 +211,23 @@ int sluice_prompt_file_create(struct sluice_prompt_file **out, const char *path,
         return sluice_fail(err, SLUICE_ERR_ARG, "%s: too long a path", path);
     }
     f->fd = mkostemp(f->temp, O_CLOEXEC); /* mode 0600 */
-    int error = f->fd < 0 ? errno : posix_fallocate(f->fd, 0, (off_t)l.total);
+    int error = f->fd < 0 ? errno : posix_fallocate(f->fd, 0, (off_t)h.total);
     if (f->fd < 0) {
         f->temp[0] = '\0';
     }
-    void *map = error ? MAP_FAILED : mmap(NULL, l.total, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
+    void *map = error ? MAP_FAILED : mmap(NULL, h.total, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
     if (map == MAP_FAILED) {
         error = error ? error : errno;
         sluice_prompt_file_close(f);
         return sluice_fail(err, SLUICE_ERR_IO, "%s: %s", path, strerror(error));
     }
     f->map = map;
-    f->total = l.total;
+    f->total = h.total;
+    lay_out(parts, f->map);
     memcpy(f->map, &h, sizeof h);
-    memcpy(f->map + l.facts, parts->facts, parts->n_facts);
-    memcpy(f->map + l.tokens, parts->tokens, parts->n_tokens * sizeof *parts->tokens);
-    memcpy(f->map + l.logits, parts->logits, parts->n_logits * sizeof *parts->logits);
-    point(f, &l, parts);
+    memcpy(f->map + FILE_HEAD, given.facts, given.n_facts);
+    memcpy((void *)parts->tokens, given.tokens, given.n_tokens * sizeof *given.tokens);
+    memcpy((void *)parts->logits, given.logits, given.n_logits * sizeof *given.logits);
     *out = f;
     return 0;
 }

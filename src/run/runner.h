@@ -110,15 +110,11 @@ uint32_t sluice_runner_n_used(const struct sluice_runner *r);
 uint32_t sluice_runner_n_vocab(const struct sluice_runner *r);
 
 /*
- * Text to tokens. `first` adds what the model wants at the start of a text (BOS). Markup of special
- * tokens in the text becomes those tokens, as in llama.cpp's own programs. *out is to be freed.
+ * Text to tokens. `first` adds what the model wants at the start of a text (BOS). With `markup`, the names of special
+ * tokens in the text become those tokens, as in llama.cpp's own programs; without, they stay text. *out is to be freed.
  */
-int sluice_runner_tokenize(struct sluice_runner *r, const char *text, size_t n, bool first, int32_t **out,
+int sluice_runner_tokenize(struct sluice_runner *r, const char *text, size_t n, bool first, bool markup, int32_t **out,
                            size_t *n_out, struct sluice_error *err);
-
-/* The same for the start of a text that is data: what looks like markup stays text. */
-int sluice_runner_tokenize_plain(struct sluice_runner *r, const char *text, size_t n, int32_t **out, size_t *n_out,
-                                 struct sluice_error *err);
 
 /*
  * Compute the tokens, in batches, after what the context already holds. SLUICE_ERR_STATE, with

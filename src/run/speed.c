@@ -71,10 +71,6 @@ static void token_free(struct token *t) {
     }
 }
 
-static bool has_part(const char *name, const char *part) {
-    return strstr(name, part) != NULL;
-}
-
 /* Weights of which a token needs some rows only, or none. */
 static bool is_table(const struct sluice_gguf *g, const struct sluice_gguf_tensor *t) {
     if (strcmp(t->name, "token_embd.weight") == 0) { /* it is the output matrix too, where there is no other */
@@ -85,8 +81,13 @@ static bool is_table(const struct sluice_gguf *g, const struct sluice_gguf_tenso
         }
         return false;
     }
-    return has_part(t->name, "token_embd") || has_part(t->name, "position_embd") || has_part(t->name, "token_types") ||
-           has_part(t->name, "rope_freqs") || has_part(t->name, ".nextn.");
+    static const char *const parts[] = {"token_embd", "position_embd", "token_types", "rope_freqs", ".nextn."};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (strstr(t->name, parts[i])) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* How many rows of `row` bytes a token multiplies with: of experts top-k, of tables none, of vectors none. */
@@ -180,15 +181,13 @@ static struct ggml_tensor *add_small(struct token *t, struct ggml_cgraph *graph,
     return node;
 }
 
-/* The sum over the model's weights of what a token multiplies with, and how many tensors that are. */
-static uint64_t active_bytes(const struct sluice_speed_params *p, uint32_t *tensors) {
+/* The sum over the model's weights of what a token multiplies with, bytes. */
+static uint64_t active_bytes(const struct sluice_speed_params *p) {
     uint64_t sum = 0, slices;
-    *tensors = 0;
     for (size_t i = 0; i < p->gguf->n_tensors; i++) {
         const struct sluice_gguf_tensor *t = &p->gguf->tensors[i];
         if (multiplies(p, t, &slices)) {
             sum += t->bytes / t->ne[2] * slices + SPEED_ALIGN;
-            ++*tensors;
         }
     }
     return sum;
@@ -208,8 +207,7 @@ static bool set_threads(ggml_backend_t cpu, int n) {
 
 /* Backend, pool and empty graphs. */
 static int token_open(struct token *t, const struct sluice_speed_params *p, struct sluice_error *err) {
-    uint32_t tensors;
-    const uint64_t active = active_bytes(p, &tensors);
+    const uint64_t active = active_bytes(p);
     const uint64_t most = p->max_bytes < SPEED_POOL_LEAST ? SPEED_POOL_LEAST : p->max_bytes;
     const size_t nodes = 2 * (size_t)SPEED_MATMULS + SPEED_OTHERS + 64; /* expert matmuls have a view of the ids each */
     t->bytes = active < most ? active : most;

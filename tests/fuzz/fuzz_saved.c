@@ -65,7 +65,6 @@ static void check_prompt(const char *path, uint64_t size) {
 static void fuzz_prompt(const uint8_t *data, size_t size) {
     check_prompt(fuzz_write("saved", data, size), size);
     struct file_head h;
-    struct file_layout l;
     if (size < FILE_HEAD) {
         return;
     }
@@ -76,8 +75,10 @@ static void fuzz_prompt(const uint8_t *data, size_t size) {
     h.version = FILE_VERSION;
     h.order = FILE_ORDER;
     h.total = size;
-    if (layout_of(&h, &l) && l.state <= size) {
-        h.n_state = size - l.state;
+    struct sluice_prompt_parts parts = {.n_facts = h.n_facts, .n_tokens = h.n_tokens, .n_logits = h.n_logits};
+    const uint64_t state = lay_out(&parts, NULL); /* where it begins: it has no length yet */
+    if (state && state <= size) {
+        h.n_state = size - state;
     }
     memcpy(copy, &h, sizeof h);
     fuzz_write("saved", copy, size);
