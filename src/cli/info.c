@@ -30,9 +30,9 @@ static void print_experts(FILE *out, const struct sluice_info *i) {
     } else {
         fprintf(out, "%" PRIu64 " to %" PRIu64 " per token\n", i->top_k_min, i->top_k_max);
     }
-    print_bytes(out, "one expert", i->bundle_max);
-    if (i->bundle_min != i->bundle_max) {
-        print_bytes(out, "one expert, smallest", i->bundle_min);
+    print_bytes(out, "one expert", i->expert_max);
+    if (i->expert_min != i->expert_max) {
+        print_bytes(out, "one expert, smallest", i->expert_min);
     }
     print_bytes(out, "demand per layer", i->layer_bytes);
     print_bytes(out, "demand per token", i->token_bytes);
@@ -109,8 +109,8 @@ static json_t *info_json(const struct sluice_gguf *g, const struct sluice_info *
               cli_json_count(o, "moe_layers", i->moe_layers) && cli_json_count(o, "context", i->context) &&
               cli_json_count(o, "experts", i->experts) && cli_json_count(o, "top_k", i->top_k_max) &&
               cli_json_count(o, "top_k_min", i->top_k_min) && cli_json_count(o, "expert_tensors", i->expert_tensors) &&
-              cli_json_count(o, "expert_bytes", i->bundle_max) &&
-              cli_json_count(o, "expert_bytes_min", i->bundle_min) &&
+              cli_json_count(o, "expert_bytes", i->expert_max) &&
+              cli_json_count(o, "expert_bytes_min", i->expert_min) &&
               cli_json_count(o, "layer_demand_bytes", i->layer_bytes) &&
               cli_json_count(o, "token_demand_bytes", i->token_bytes) &&
               cli_json_count(o, "bank_bytes", i->expert_bytes) && cli_json_count(o, "dense_bytes", i->dense_bytes) &&

@@ -55,7 +55,7 @@ void sluice_context_free(struct sluice_runner *r) {
 #endif
 }
 
-/* Make a context for a prompt of so many tokens: see ubatch.c. Leaves r->ctx NULL when llama.cpp makes none. */
+/* Make a context for a prompt of `tokens` tokens: see ubatch.c. Leaves r->ctx NULL when llama.cpp makes none. */
 static int context_choose(struct sluice_runner *r, uint64_t tokens, struct sluice_error *err) {
     const struct sluice_runner_params *p = &r->params;
     const uint32_t n_ctx = p->n_ctx ? p->n_ctx : (uint32_t)llama_model_n_ctx_train(r->model);

@@ -38,8 +38,8 @@ struct sluice_dry {
 
 /*
  * Go through loading and making a context as sluice_runner_open and sluice_runner_start do, with llama.cpp allocating
- * nothing (but small recurrent states). Incomplete files are stood in for by sparse copies of their headers in TMPDIR,
- * which are removed. SLUICE_ERR_LLAMA: llama.cpp cannot run this model, with its reason; SLUICE_ERR_IO,
+ * nothing (but small recurrent states). Sparse copies of their headers in TMPDIR stand in for incomplete files;
+ * they are removed. SLUICE_ERR_LLAMA: llama.cpp cannot run this model, with its reason; SLUICE_ERR_IO,
  * SLUICE_ERR_MEMORY; SLUICE_ERR_ARG: as sluice_runner_open.
  */
 int sluice_dry_run(const struct sluice_dry_params *p, struct sluice_dry *out, struct sluice_error *err);

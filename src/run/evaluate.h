@@ -10,7 +10,7 @@
 
 struct sluice_evaluate_params {
     uint32_t n_ctx;                     /* tokens per chunk, at most the context */
-    uint32_t n_chunks;                  /* at most so many; 0: all of the text. Not 0 when writing or comparing */
+    uint32_t n_chunks;                  /* at most this many; 0: all of the text. Not 0 when writing or comparing */
     bool decode;                        /* one token per batch, as generation computes; else the runner's batches */
     struct sluice_reference *reference; /* compare with it: opened and matched; NULL: not wanted */
     struct sluice_reference *save;      /* write to it: created; NULL: not wanted */

@@ -31,7 +31,7 @@
 
 /* The weights of one layer that stream. */
 struct layer_sum {
-    uint64_t bundle; /* bytes of one expert, all slices */
+    uint64_t expert; /* bytes of one expert, all slices */
     uint64_t demand; /* bytes that one token asks for */
 };
 
@@ -94,18 +94,18 @@ static bool count_expert(const struct sluice_gguf *g, const struct sluice_gguf_t
     int il = layer_of(t->name);
     uint64_t slice = t->bytes / t->ne[2], k = top_k(g, il), demand;
     k = k < t->ne[2] ? k : t->ne[2]; /* shared chunk experts: at most all of them */
-    return !__builtin_mul_overflow(slice, k, &demand) && add(&layers[il].bundle, slice) &&
+    return !__builtin_mul_overflow(slice, k, &demand) && add(&layers[il].expert, slice) &&
            add(&layers[il].demand, demand);
 }
 
 static bool sum_layers(const struct sluice_gguf *g, const struct layer_sum *layers, struct sluice_info *out) {
     for (int il = 0; il < SLUICE_GGUF_LAYERS_MAX; il++) {
-        uint64_t bundle = layers[il].bundle, k = top_k(g, il);
-        if (bundle == 0) {
+        uint64_t expert = layers[il].expert, k = top_k(g, il);
+        if (expert == 0) {
             continue;
         }
-        out->bundle_min = out->moe_layers == 0 || bundle < out->bundle_min ? bundle : out->bundle_min;
-        out->bundle_max = bundle > out->bundle_max ? bundle : out->bundle_max;
+        out->expert_min = out->moe_layers == 0 || expert < out->expert_min ? expert : out->expert_min;
+        out->expert_max = expert > out->expert_max ? expert : out->expert_max;
         out->top_k_min = out->moe_layers == 0 || k < out->top_k_min ? k : out->top_k_min;
         out->top_k_max = k > out->top_k_max ? k : out->top_k_max;
         out->layer_bytes = layers[il].demand > out->layer_bytes ? layers[il].demand : out->layer_bytes;

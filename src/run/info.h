@@ -31,10 +31,10 @@ struct sluice_info {
     uint64_t dense_bytes;    /* weight bytes of everything else, kept in memory */
     uint64_t total_bytes;    /* both */
     uint64_t file_bytes;     /* sizes of all shards */
-    uint64_t bundle_min;     /* one expert of one layer, all its slices, bytes, smallest */
-    uint64_t bundle_max;     /* the same, largest */
+    uint64_t expert_min;     /* one expert of one layer, all its slices, bytes, smallest */
+    uint64_t expert_max;     /* the same, largest */
     uint64_t layer_bytes;    /* the demand of one token in the hungriest layer */
-    uint64_t token_bytes;    /* the demand of one token: sum over layers of top-k bundles */
+    uint64_t token_bytes;    /* the demand of one token: sum over layers of top-k experts */
     uint32_t n_types;        /* entries of types */
     struct sluice_info_type types[SLUICE_INFO_TYPES_MAX]; /* most bytes first */
 };
@@ -45,7 +45,7 @@ struct sluice_info {
  */
 int sluice_info_collect(const struct sluice_gguf *g, struct sluice_info *out, struct sluice_error *err);
 
-/* Would this tensor stream in a model with so many experts per layer? By name and shape, see info.c. */
+/* Would this tensor stream in a model with that many experts per layer? By name and shape, see info.c. */
 bool sluice_info_streams(const struct sluice_gguf_tensor *t, uint64_t experts);
 
 /*

@@ -12,8 +12,8 @@
 struct sluice_probe_params {
     uint32_t lanes;                  /* reads in flight, 1..64, as in the runs: one per thread */
     bool direct;                     /* around the page cache, where that works */
-    double seconds;                  /* read for so long */
-    uint64_t max_bytes;              /* or until so many bytes were read */
+    double seconds;                  /* how long to read */
+    uint64_t max_bytes;              /* or until this many bytes were read */
     uint64_t seed;                   /* of the choice of slices */
     bool (*interrupted)(void *user); /* polled from any thread; true ends the probe. May be NULL */
     void *user;                      /* its argument */

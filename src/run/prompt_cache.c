@@ -10,7 +10,7 @@
  * as it did there. A longer prompt is computed from where the file ends, so in other micro-batches than without the
  * file, which llama.cpp rounds differently (as with its own prompt caching).
  *
- * A state is of use only where everything that went into it is the same: the model, and whatever of llama.cpp's
+ * A state can be used only where everything that went into it is the same: the model, and whatever of llama.cpp's
  * version, processor and settings changes its numbers or their layout. These are lines of text in the file, compared
  * whole. The model is identified by the whole header of every shard, where names, types and offsets are, and by
  * samples of the weights: fine-tunes of one model may have equal headers. Reading all weights would cost what
@@ -43,7 +43,7 @@ struct sluice_prompt_cache {
     const char *path;                 /* not owned */
     char *facts;                      /* of this run, owned */
     size_t n_facts;                   /* bytes */
-    struct sluice_prompt_file *file;  /* verified; NULL: none that is of use */
+    struct sluice_prompt_file *file;  /* verified; NULL: none that can be used */
     struct sluice_prompt_parts parts; /* of it */
     char refused[512];                /* why there is none, "" when there is no reason to tell */
 };

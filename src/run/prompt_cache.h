@@ -23,8 +23,8 @@ const char *sluice_prompt_cache_refused(const struct sluice_prompt_cache *c);
 uint64_t sluice_prompt_cache_match(const struct sluice_prompt_cache *c, const int32_t *tokens, size_t n);
 
 /*
- * Put so many tokens into the context of the runner, which must be started and empty. Returns how many are there then:
- * that, or 0 when llama.cpp could not; sluice_prompt_cache_refused tells why.
+ * Put the first n_tokens of the file into the context of the runner, which must be started and empty. Returns how many
+ * it holds then: that, or 0 when llama.cpp could not; sluice_prompt_cache_refused tells why.
  */
 uint64_t sluice_prompt_cache_restore(struct sluice_prompt_cache *c, uint64_t n_tokens);
 

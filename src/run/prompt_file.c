@@ -270,7 +270,7 @@ void sluice_prompt_file_close(struct sluice_prompt_file *f) {
     free(f);
 }
 
-/* ---- what it is of use for -------------------------------------------------------------------- */
+/* ---- can a run use it? -------------------------------------------------------------------------- */
 
 bool sluice_prompt_parts_fit(const struct sluice_prompt_parts *parts, const char *facts, size_t n_facts,
                              uint64_t n_logits, const char *path, char *why, size_t cap) {

@@ -1,7 +1,7 @@
 /*
- * prompt_file.h - the file of a prompt that was read: what it is of, its tokens, its logits, llama.cpp's state.
+ * prompt_file.h - the file of a prompt that was computed: facts about the run, tokens, logits, llama.cpp's state.
  *
- * A container that knows nothing of llama.cpp. Nothing in a file is believed before its checksum was right.
+ * A container that knows nothing of llama.cpp. Nothing in a file is used before its checksum was verified.
  */
 #ifndef SLUICE_RUN_PROMPT_FILE_H
 #define SLUICE_RUN_PROMPT_FILE_H
@@ -16,7 +16,7 @@ struct sluice_prompt_file;
 
 /* What is in it. Pointers are valid until the file is closed. */
 struct sluice_prompt_parts {
-    const char *facts;     /* "key=value" lines: what must be the same for the state to be of use; n_facts bytes */
+    const char *facts;     /* "key=value" lines: what must be the same for the state to be usable; n_facts bytes */
     const int32_t *tokens; /* n_tokens of them */
     const float *logits;   /* of the last token, n_logits of them */
     uint8_t *state;        /* llama.cpp's, n_state bytes; of a file that is being made: to be filled by the caller */
@@ -48,8 +48,8 @@ int sluice_prompt_file_commit(struct sluice_prompt_file *f, struct sluice_error 
 void sluice_prompt_file_close(struct sluice_prompt_file *f);
 
 /*
- * Is what a verified file holds of use to a run with these facts (text of n_facts bytes with a terminator) and so many
- * logits? False: why[cap] says why not, in one line that names `path`.
+ * Can a run with these facts (text of n_facts bytes with a terminator) and that many logits use what a verified file
+ * holds? False: why[cap] says why not, in one line that names `path`.
  */
 bool sluice_prompt_parts_fit(const struct sluice_prompt_parts *parts, const char *facts, size_t n_facts,
                              uint64_t n_logits, const char *path, char *why, size_t cap);

@@ -1,7 +1,7 @@
 /*
  * runner.h - a loaded model and one conversation with it.
  *
- * The only door to llama.h: the command line works with these functions and with token numbers.
+ * Only this folder includes llama.h: the command line works with these functions and with token numbers.
  * A runner is used by one thread. The process registers sluice (sluice_register) before it opens a
  * runner that streams; the runner itself does not.
  */

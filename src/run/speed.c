@@ -171,7 +171,7 @@ static void add_weight(struct token *t, const struct sluice_gguf_tensor *w, uint
     }
 }
 
-/* A small operation, as there are many between the matmuls. */
+/* A small operation, like the many between the matmuls. */
 static struct ggml_tensor *add_small(struct token *t, struct ggml_cgraph *graph, bool norm) {
     struct ggml_tensor *in = input_of(t, t->width);
     struct ggml_tensor *node = !in ? NULL : norm ? ggml_rms_norm(t->ctx, in, 1e-6f) : ggml_add(t->ctx, in, in);

@@ -14,7 +14,7 @@ struct sluice_speed_params {
     const struct sluice_info *info;  /* of it */
     uint32_t nodes;                  /* of llama.cpp's graph of one token; 0: not known */
     int n_threads;                   /* compute threads */
-    double seconds;                  /* measure for so long; up to four times as long for three tokens */
+    double seconds;                  /* how long to measure; up to four times that for three tokens */
     uint64_t max_bytes;              /* memory that the made-up weights may take, at least 64 MiB of it are used */
     bool (*interrupted)(void *user); /* polled between tokens; true ends the measurement. May be NULL */
     void *user;                      /* its argument */

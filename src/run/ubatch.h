@@ -17,7 +17,8 @@ enum {
     SLUICE_UBATCH_TALK = 2048, /* at most, when the prompts are not known yet */
     SLUICE_UBATCH_LEAST = 256, /* not smaller, unless the prompt is or the memory plan refuses */
     SLUICE_UBATCH_FORCED = 64, /* not smaller even then */
-    SLUICE_UBATCH_SHARE = 4, /* of what cache and compute buffers have together, the buffers get one part in so many */
+    SLUICE_UBATCH_SHARE =
+        4, /* of what cache and compute buffers have together, the buffers get one part in this many */
     SLUICE_UBATCH_TALK_SHARE = 16 /* the same, when the prompts are not known yet */
 };
 
@@ -28,7 +29,7 @@ struct sluice_ubatch_cost {
     bool refused;     /* the memory plan does not fit with them, whatever they are allowed */
 };
 
-/* The size to begin with, for a prompt of so many tokens (0: not known yet) in a context of n_ctx tokens. */
+/* The size to begin with, for a prompt of `tokens` tokens (0: not known yet) in a context of n_ctx tokens. */
 uint32_t sluice_ubatch_wish(uint64_t tokens, uint32_t n_ctx);
 
 /* After a context was made with `tried`: that, or a smaller size to try next. */
