@@ -8,7 +8,7 @@
 #   src/trace              of the other folders only cache/error.h, cache/policy.h and cache/classes.h; no ggml and llama.cpp
 #   src/window             of the other folders only observe, cache/error.h, cache/clock.h, memory/address.h and memory/settings.h; no
 #                          ggml and llama.cpp; alone it includes microhttpd.h
-#   src/bench              of the other folders only cache/error.h and cache/clock.h; no ggml and llama.cpp
+#   src/bench              of the other folders only cache/error.h and memory/cgroup.h; no ggml and llama.cpp
 #   src/gguf               of the other folders nothing; ggml, but not llama.cpp
 #   src/ggml               cache, memory, observe, trace, gguf, selftest and window/window.h; alone it includes ggml's backend interface; not llama.h
 #   src/run                no ggml-backend-impl.h and nothing of cli; alone it includes llama.h
@@ -54,7 +54,7 @@ violations() { # ROOT
         folder ~ /^src\/memory/ && ours && top != "memory" && header != "cache/error.h" { bad("src/memory may use cache/error.h only") }
         folder ~ /^src\/observe/ && ours && top !~ /^(observe|cache|memory|trace)$/ { bad("src/observe may use src/cache, src/memory and src/trace only") }
         folder ~ /^src\/trace/ && ours && top != "trace" && header !~ /^cache\/(error|policy|classes)\.h$/ { bad("src/trace may use cache/error.h, cache/policy.h and cache/classes.h only") }
-        folder ~ /^src\/bench/ && ours && top != "bench" && header !~ /^cache\/(error|clock)\.h$/ { bad("src/bench may use cache/error.h and cache/clock.h only") }
+        folder ~ /^src\/bench/ && ours && top != "bench" && header !~ /^(cache\/error|memory\/cgroup)\.h$/ { bad("src/bench may use cache/error.h and memory/cgroup.h only") }
         folder ~ /^src\/window/ && ours && top !~ /^(window|observe)$/ && header !~ /^(cache\/(error|clock)|memory\/(address|settings))\.h$/ { bad("src/window may use cache/error.h, cache/clock.h, memory/address.h and memory/settings.h only") }
         base == "microhttpd.h" && folder !~ /^src\/window/ { bad("only src/window serves HTTP") }
         folder ~ /^src\/gguf/ && ours && top != "gguf" { bad("src/gguf stands on nothing but ggml") }

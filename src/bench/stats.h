@@ -2,10 +2,12 @@
 #ifndef SLUICE_BENCH_STATS_H
 #define SLUICE_BENCH_STATS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
-enum { BENCH_RESAMPLES = 2000 }; /* of a bootstrap */
+enum {
+    BENCH_RUNS_MAX = 100,  /* runs of one row */
+    BENCH_RESAMPLES = 2000 /* of a bootstrap */
+};
 
 /* The seconds of each token of one run, in order. Not owned. */
 struct bench_series {
@@ -20,25 +22,19 @@ struct bench_interval {
     double high; /* 2.5 % lie above */
 };
 
-/* Sort v and return its median: the middle value, or the mean of the two middle ones. NaN for n = 0. */
-double bench_median(double *v, size_t n);
-
-/* The value below which the share `q` (0..1) of the SORTED v lies, between neighbours linearly. NaN for n = 0. */
-double bench_quantile(const double *v, size_t n, double q);
-
-/* Tokens per second of one run: tokens over the sum of their seconds. 0 when empty or when no time passed. */
-double bench_rate(const struct bench_series *s);
+/*
+ * Sort v and return the value below which the share `q` (0..1) of it lies, linear between neighbours: 0.5 is the
+ * median. NaN for n = 0.
+ */
+double bench_quantile(double *v, size_t n, double q);
 
 /*
- * Median over the runs of the tokens per second, with its bootstrap interval: tokens are drawn with
- * replacement within each run. Empty runs are left out. The same input gives the same output, always.
- * False when there is no memory.
+ * Median over at most BENCH_RUNS_MAX runs of their tokens per second, with its bootstrap interval: tokens are drawn
+ * with replacement within each run. Empty runs are left out; a run in which no time passed has the rate 0. With `to`,
+ * the ratio of this median to that of other runs, both drawn anew. The same input always gives the same output.
  */
-bool bench_bootstrap_rate(const struct bench_series *runs, size_t n_runs, struct bench_interval *out);
-
-/* The same for the ratio of two such medians, a over b, each resampled on its own. */
-bool bench_bootstrap_ratio(const struct bench_series *a, size_t n_a, const struct bench_series *b, size_t n_b,
-                           struct bench_interval *out);
+struct bench_interval bench_bootstrap(const struct bench_series *runs, size_t n_runs, const struct bench_series *to,
+                                      size_t n_to);
 
 /*
  * The best that a disk and a processor allow together when reads and computation overlap completely:

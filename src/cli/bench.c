@@ -7,15 +7,11 @@
  * page cache dropped (bench_run.c). docs/benchmark-method.md has the reasons and the limits of all this.
  */
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "cli/bench.h"
+#include "cli/bench_impl.h"
 #include "cli/commands.h"
 
 static bool stopped(void *user) {
@@ -25,7 +21,7 @@ static bool stopped(void *user) {
 
 /* Half of the disk's probes, with the page cache out of the way by direct reads. */
 static int probe(struct bench *b) {
-    const struct sluice_probe_params params = {
+    struct sluice_probe_params params = {
         .lanes = (uint32_t)b->settings.io_threads,
         .direct = b->settings.direct_io,
         .seconds = b->config->bench.probe_seconds,
@@ -34,43 +30,32 @@ static int probe(struct bench *b) {
     };
     struct sluice_error err;
     for (int i = 0; i < BENCH_PROBES / 2 && params.seconds > 0 && !cli_interrupted(); i++) {
-        struct sluice_probe_params p = params;
-        p.seed = b->n_probes + 1; /* each reads other experts, and every bench the same */
+        params.seed = b->n_probes + 1; /* each reads other experts, and every bench the same */
         cli_progress_seconds(&b->progress, "reading random experts", i * params.seconds);
-        const int rc = sluice_probe_disk(b->gguf, &p, &b->probes[b->n_probes], &err);
+        const int rc = sluice_probe_disk(b->gguf, &params, &b->probes[b->n_probes], &err);
         cli_progress_clear(&b->progress);
-        if (rc && cli_interrupted()) {
-            return 0; /* not counted */
-        }
-        if (rc) {
+        if (rc && !cli_interrupted()) {
             return cli_fail(CLI_EXIT_FAILED, b->config->command, "%s", err.message);
         }
-        b->n_probes++;
+        b->n_probes += rc == 0; /* one that was interrupted does not count */
     }
     return 0;
 }
 
 /* A line for each run, as it ends: a long bench is watched, and the state of the machine belongs to it. */
 static void log_run(const struct bench *b, const struct bench_entry *e, const struct bench_run *r) {
-    if (b->config->quiet || !r->started) {
+    char text[640];
+    if (b->config->quiet || r->end == BENCH_NOT_STARTED) {
         return;
     }
     fprintf(stderr, "round %d, %s: ", r->round, e->name);
-    if (r->failed) {
-        fprintf(stderr, "FAILED (%s %d): %s\n", r->ended.signal ? "signal" : "exit code",
-                r->ended.signal ? r->ended.signal : r->ended.code, r->message);
-        return;
+    if (r->csv.n) {
+        fprintf(stderr, "%.2f tok/s; ", r->csv.total[BENCH_RATE]);
     }
-    if (r->tokens && r->wall_s > 0) {
-        fprintf(stderr, "%.2f tok/s", (double)r->tokens / r->wall_s);
-    } else {
-        fprintf(stderr, "no token");
+    if (bench_remark(b, r, text, sizeof text)) {
+        fprintf(stderr, "%s; ", text);
     }
-    fprintf(stderr, "%s; at start: load %.2f, %.1f GiB available",
-            r->stopped       ? " (stopped)"
-            : r->interrupted ? " (interrupted)"
-                             : "",
-            r->before.load, (double)r->before.available / (1 << 30));
+    fprintf(stderr, "at start: load %.2f, %.1f GiB available", r->before.load, (double)r->before.available / (1 << 30));
     if (r->before.mhz > 0) {
         fprintf(stderr, ", %.0f MHz", r->before.mhz);
     }
@@ -82,7 +67,7 @@ static void log_run(const struct bench *b, const struct bench_entry *e, const st
 
 static int run_round(struct bench *b, int round) {
     for (size_t i = 0; i < b->n_entries && !cli_interrupted(); i++) {
-        struct bench_entry *e = &b->entries[round % 2 ? b->n_entries - 1 - i : i];
+        const struct bench_entry *e = &b->entries[round % 2 ? b->n_entries - 1 - i : i];
         struct bench_run *run = &e->runs[round];
         if (e->skipped[0]) {
             continue;
@@ -93,51 +78,10 @@ static int run_round(struct bench *b, int round) {
         if (rc) {
             return rc;
         }
-        b->done += run->started && !run->interrupted;
+        b->done += run->end != BENCH_NOT_STARTED && run->end != BENCH_INTERRUPTED;
         log_run(b, e, run);
     }
     return 0;
-}
-
-/* Can a process be run in a cgroup of that limit? That one may be made does not say that it may be entered. */
-static bool try_cgroup(const struct bench *b, struct sluice_error *err) {
-    struct bench_cgroup group;
-    struct bench_ended ended;
-    char name[64], program[] = "sluice", version[] = "--version";
-    char *argv[] = {program, version, NULL};
-    const struct bench_child child = {
-        .argv = argv,
-        .program = "/proc/self/exe",
-        .out = "/dev/null",
-        .err = "/dev/null",
-        .group = &group,
-        .max_s = 60,
-        .interrupted = stopped,
-    };
-    snprintf(name, sizeof name, "sluice-bench-%ld-0", (long)getpid());
-    if (bench_cgroup_create(&group, name, b->memory, "", err)) {
-        return false;
-    }
-    const bool ran =
-        bench_child_run(&child, &ended, err) == 0; /* how it ended does not matter: the limit may be tiny */
-    return bench_cgroup_remove(&group) && ran;
-}
-
-/* How the limit will be kept. Found out once, before the runs. */
-static void find_limit(struct bench *b) {
-    struct sluice_error err = {.message = "a group could not be removed again"};
-    b->cgroup = try_cgroup(b, &err);
-    b->ceiling = !b->cgroup && cli_has_option(&cli_run_command, "--memory");
-    if (!b->cgroup) {
-        snprintf(b->no_cgroup, sizeof b->no_cgroup, "%s", err.message);
-        for (size_t i = 0; i < b->n_entries; i++) {
-            struct bench_entry *e = &b->entries[i];
-            if (e->kind == BENCH_MMAP && !e->skipped[0]) {
-                snprintf(e->skipped, sizeof e->skipped, "needs a limit that the kernel keeps: %.200s", err.message);
-                b->reference = -1; /* chosen anew from what there is */
-            }
-        }
-    }
 }
 
 /* Check the model, read the settings, make the rows. */
@@ -160,37 +104,41 @@ static int prepare(struct bench *b) {
     unsetenv("SLUICE_STATS");
     strftime(b->started, sizeof b->started, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     bench_machine_read(&b->machine, c->model, "");
-    int rc = bench_plan(b);
+    const int rc = bench_plan(b);
     if (rc == 0 && b->info.expert_tensors == 0) {
-        rc = cli_fail(CLI_EXIT_FAILED, c->command, "%s: has no experts: nothing would stream", c->model);
-    }
-    if (rc == 0 && b->memory) {
-        find_limit(b);
+        return cli_fail(CLI_EXIT_FAILED, c->command, "%s: has no experts: nothing would stream", c->model);
     }
     return rc ? rc : bench_prepare(b);
 }
 
-/* Write the report where it was asked for. */
-static int report(struct bench *b, FILE *json) {
-    size_t n_table, n_json = 0;
-    const char *command_name = b->config->command, *path = b->config->bench.json;
-    int rc = bench_figures(b);
-    char *table = rc ? NULL : bench_table(b, &n_table);
-    char *text = rc || !path ? NULL : bench_json(b, &n_json);
-    if (!rc && (!table || (path && !text))) {
-        rc = cli_fail(CLI_EXIT_FAILED, command_name, "no memory for the report");
+/* From the first probe to the report. `json`: where the object goes; NULL: nowhere. */
+static int measure(struct bench *b, FILE *json) {
+    const struct cli_config *c = b->config;
+    FILE *table = json == stdout ? stderr : stdout;
+    int rc = probe(b);
+    b->n_probes_before = b->n_probes;
+    for (int round = 0; rc == 0 && round < c->bench.runs && !cli_interrupted(); round++) {
+        rc = run_round(b, round);
     }
-    if (!rc && path && !json) { /* standard output is the object's */
-        fwrite(table, 1, n_table, stderr);
-        rc = cli_write(command_name, text, n_json) && cli_write(command_name, "\n", 1) ? 0 : CLI_EXIT_FAILED;
-    } else if (!rc) {
-        rc = cli_write(command_name, table, n_table) ? 0 : CLI_EXIT_FAILED;
-        if (json && (fwrite(text, 1, n_json, json) != n_json || fputc('\n', json) == EOF || fflush(json) != 0)) {
-            rc = cli_fail(CLI_EXIT_FAILED, command_name, "%s: %s", path, strerror(errno));
+    rc = rc ? rc : probe(b);
+    b->interrupted = cli_interrupted();
+    cli_progress_clear(&b->progress);
+    if (rc && !b->done) {
+        return rc;
+    }
+    bench_figures_find(b); /* what was measured before a failure is worth printing too */
+    bench_table(b, table);
+    if (fflush(table) != 0 || ferror(table)) {
+        rc = cli_fail(CLI_EXIT_FAILED, c->command, "standard output: %s", strerror(errno));
+    }
+    if (json && !bench_json(b, json)) {
+        rc = cli_fail(CLI_EXIT_FAILED, c->command, "%s: %s", c->bench.json, strerror(errno));
+    }
+    for (size_t i = 0; i < b->n_entries; i++) {
+        for (int64_t r = 0; r < c->bench.runs; r++) {
+            rc = b->entries[i].runs[r].end == BENCH_FAILED ? CLI_EXIT_FAILED : rc;
         }
     }
-    free(table);
-    free(text);
     return rc;
 }
 
@@ -199,52 +147,28 @@ static void free_all(struct bench *b) {
     for (size_t i = 0; i < b->n_entries; i++) {
         for (int64_t r = 0; b->entries[i].runs && r < b->config->bench.runs; r++) {
             bench_csv_free(&b->entries[i].runs[r].csv);
-            free(b->entries[i].runs[r].wall);
         }
         free(b->entries[i].runs);
     }
     free(b->entries);
-    free(b->variants);
     sluice_gguf_free(b->gguf);
 }
 
-/* From the first probe to the report. */
-static int measure(struct bench *b) {
+static int bench_main(struct cli_config *c) {
+    static struct bench bench;
     FILE *json = NULL;
-    const char *path = b->config->bench.json;
-    if (path && strcmp(path, "-") != 0) { /* before hours of work, not after */
-        json = fopen(path, "we");
-        if (!json) {
-            return cli_fail(CLI_EXIT_FAILED, b->config->command, "%s: %s", path, strerror(errno));
-        }
-    }
-    int rc = probe(b);
-    b->n_probes_before = b->n_probes;
-    for (int round = 0; rc == 0 && round < b->config->bench.runs && !cli_interrupted(); round++) {
-        rc = run_round(b, round);
-    }
-    rc = rc ? rc : probe(b);
-    b->interrupted = cli_interrupted();
-    cli_progress_clear(&b->progress);
-    if (rc == 0 || b->done) { /* what was measured before a failure is worth printing too */
-        const int printed = report(b, json);
-        rc = rc ? rc : printed;
-    }
-    if (json && fclose(json) != 0 && rc == 0) {
-        rc = cli_fail(CLI_EXIT_FAILED, b->config->command, "%s: %s", path, strerror(errno));
-    }
-    for (size_t i = 0; rc == 0 && i < b->n_entries; i++) {
-        rc = bench_entry_failed(b, &b->entries[i]) ? CLI_EXIT_FAILED : 0;
-    }
-    return rc;
-}
-
-static int bench_main(struct cli_config *config) {
-    struct bench bench = {.config = config};
+    bench.config = c;
     cli_interrupt_install_all();
-    cli_progress_start(&bench.progress, config->quiet);
+    cli_progress_start(&bench.progress, c->quiet);
     int rc = prepare(&bench);
-    rc = rc ? rc : measure(&bench);
+    if (rc == 0 && c->bench.json) { /* before hours of work, not after */
+        json = strcmp(c->bench.json, "-") == 0 ? stdout : fopen(c->bench.json, "we");
+        rc = json ? 0 : cli_fail(CLI_EXIT_FAILED, c->command, "%s: %s", c->bench.json, strerror(errno));
+    }
+    rc = rc ? rc : measure(&bench, json);
+    if (json && json != stdout && fclose(json) != 0 && rc == 0) {
+        rc = cli_fail(CLI_EXIT_FAILED, c->command, "%s: %s", c->bench.json, strerror(errno));
+    }
     free_all(&bench);
     if (cli_interrupted()) {
         cli_interrupt_die();

@@ -1,177 +1,172 @@
 /*
  * bench_figures.c - from runs to the figures of the table.
  *
- * tok/s is tokens over the sum of their seconds, per run; a row has the median of its runs. Shares and
- * hit rates are over all tokens of a row. The bound is what the disk and the processor allow together if
- * reading and computing overlapped without a gap: a token cannot be ready before its bytes are read, nor
- * before it is computed. The processor's part is measured without any reading: by the resident baseline, or else by
- * those tokens of the row `all` that missed nothing.
+ * tok/s is tokens over the sum of their seconds, per run; a row has the median of its runs. The other figures are
+ * quotients of two values of a run, too: their median over the runs, or, for shares, of all runs together. The bound
+ * is what the disk and the processor allow together if reading and computing overlapped without a gap: a token
+ * cannot be ready before its bytes are read, nor before it is computed. The processor's part is measured without any
+ * reading: by the resident baseline, or else by those tokens of the row `all` that missed nothing.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench.h"
+#include "cli/bench_impl.h"
 
 enum { COMPUTE_STEPS_MIN = 8 }; /* tokens without reading that are enough to name a time per token */
 
-bool bench_run_sums(struct bench_run *run) {
-    run->wall = calloc(run->csv.n + 1, sizeof *run->wall);
-    if (!run->wall) {
-        return false;
-    }
-    for (size_t i = 0; i < run->csv.n; i++) {
-        const struct bench_step *s = &run->csv.steps[i];
-        if (!s->generation) {
-            run->prompt_s += s->wall_s;
-            continue;
-        }
-        run->wall[run->tokens++] = s->wall_s;
-        run->wall_s += s->wall_s;
-        run->stall_s += s->stall_s;
-        run->cpu_s += s->cpu_s;
-        run->read_bytes += s->read_bytes;
-        run->hits += s->hits;
-        run->misses += s->misses;
-        run->major_faults += s->major_faults;
-    }
-    return true;
-}
+static const double MIB = 1024.0 * 1024.0;
+
+/* In the order of the report and of the table's columns. */
+const struct bench_figure_info bench_figures[BENCH_FIGURES] = {
+    [BENCH_TOKEN_BYTES] = {"read_bytes_per_token", "MiB/token", 9, 1, MIB, BENCH_READ_BYTES, BENCH_TOKENS},
+    [BENCH_HIT_SHARE] = {"hit_share", "hit %", 6, 1, 0.01, BENCH_HITS, BENCH_ROUTED, .together = true},
+    [BENCH_WAIT_SHARE] = {"wait_share", "wait %", 6, 1, 0.01, BENCH_WAIT_S, BENCH_WALL_S, .together = true},
+    [BENCH_LOAD] = {"load_seconds", "load s", 7, 2, 1, BENCH_LOAD_S, BENCH_ONE},
+    [BENCH_FIRST_TOKEN] = {"first_token_seconds", "first s", 8, 2, 1, BENCH_FIRST_TOKEN_S, BENCH_ONE},
+    [BENCH_PROMPT_RATE] = {"prompt_tokens_per_second", NULL, 0, 0, 1, BENCH_PROMPT_TOKENS, BENCH_PROMPT_S},
+    [BENCH_PEAK] = {"peak_bytes", "peak MiB", 8, 0, MIB, .count = true},
+    [BENCH_BOUND] = {"bound_tokens_per_second", "bound", 8, 2, 1},
+    [BENCH_SHARE] = {"share_of_bound", "share %", 7, 0, 0.01},
+};
 
 /* Did this run give tokens that may be counted? One that the user broke off did not end by itself: left out. */
 static bool usable(const struct bench_run *r) {
-    return r->started && !r->failed && !r->interrupted && r->tokens > 0;
+    return (r->end == BENCH_COMPLETE || r->end == BENCH_STOPPED) && r->csv.n > 0;
 }
 
-bool bench_entry_failed(const struct bench *b, const struct bench_entry *e) {
-    for (int64_t i = 0; i < b->config->bench.runs; i++) {
-        if (e->runs[i].failed) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The seconds per token of each usable run. `series` has room for BENCH_RUNS_MAX. */
-static size_t series_of(const struct bench *b, const struct bench_entry *e, struct bench_series *series) {
+/* The seconds per token of each usable run. */
+static size_t series_of(const struct bench *b, const struct bench_entry *e,
+                        struct bench_series series[BENCH_RUNS_MAX]) {
     size_t n = 0;
     for (int64_t i = 0; i < b->config->bench.runs; i++) {
         if (usable(&e->runs[i])) {
-            series[n++] = (struct bench_series){.wall = e->runs[i].wall, .n = e->runs[i].tokens};
+            series[n++] = (struct bench_series){.wall = e->runs[i].csv.token[BENCH_WALL_S], .n = e->runs[i].csv.n};
         }
     }
     return n;
 }
 
-static double share(double part, double whole) {
+static double quotient(double part, double whole) {
     return whole > 0 ? part / whole : NAN;
 }
 
-/* Everything about a row that needs no other row. False without memory. */
-static bool entry_figures(const struct bench *b, struct bench_entry *e) {
-    struct bench_series series[BENCH_RUNS_MAX];
-    double load[BENCH_RUNS_MAX], first[BENCH_RUNS_MAX], bytes[BENCH_RUNS_MAX], prompt[BENCH_RUNS_MAX];
-    double stall = 0, wall = 0, hits = 0, routed = 0;
+/* A figure that is a quotient of two values of the runs. */
+static double figure_of(const struct bench *b, const struct bench_entry *e, const struct bench_figure_info *f) {
+    double each[BENCH_RUNS_MAX], part = 0, whole = 0;
     size_t n = 0;
-    e->rate_least = e->rate_most = NAN;
+    for (int64_t i = 0; i < b->config->bench.runs; i++) {
+        const double *total = e->runs[i].csv.total;
+        if (usable(&e->runs[i])) {
+            part += total[f->part];
+            whole += total[f->whole];
+            each[n++] = quotient(total[f->part], total[f->whole]);
+        }
+    }
+    return f->together ? quotient(part, whole) : bench_quantile(each, n, 0.5);
+}
+
+/* Everything about a row that needs no other row. */
+static void entry_figures(const struct bench *b, struct bench_entry *e) {
+    struct bench_series series[BENCH_RUNS_MAX];
+    e->rate = bench_bootstrap(series, series_of(b, e, series), NULL, 0);
+    e->slowest = e->fastest = e->figure[BENCH_PEAK] = NAN;
     for (int64_t i = 0; i < b->config->bench.runs; i++) {
         const struct bench_run *r = &e->runs[i];
-        e->peak = r->peak > e->peak ? r->peak : e->peak;
-        if (!usable(r)) {
-            continue;
+        e->figure[BENCH_PEAK] = r->peak ? fmax(e->figure[BENCH_PEAK], (double)r->peak) : e->figure[BENCH_PEAK];
+        if (usable(r)) { /* fmin and fmax take the other one for NaN */
+            e->slowest = fmin(e->slowest, r->csv.total[BENCH_RATE]);
+            e->fastest = fmax(e->fastest, r->csv.total[BENCH_RATE]);
         }
-        const double rate = share((double)r->tokens, r->wall_s);
-        e->rate_least = n == 0 || rate < e->rate_least ? rate : e->rate_least;
-        e->rate_most = n == 0 || rate > e->rate_most ? rate : e->rate_most;
-        load[n] = r->load_s;
-        first[n] = r->first_token_s;
-        prompt[n] = share((double)r->prompt_tokens, r->prompt_s);
-        bytes[n++] = (double)r->read_bytes / (double)r->tokens;
-        stall += r->stall_s;
-        wall += r->wall_s;
-        hits += (double)r->hits;
-        routed += (double)(r->hits + r->misses);
     }
-    e->load_s = bench_median(load, n);
-    e->first_token_s = bench_median(first, n);
-    e->prompt_rate = bench_median(prompt, n);
-    e->token_bytes = e->kind == BENCH_STREAM ? bench_median(bytes, n) : NAN;
-    e->stall_share = e->kind == BENCH_STREAM ? share(stall, wall) : NAN;
-    e->hit_share = share(hits, routed);
-    return bench_bootstrap_rate(series, series_of(b, e, series), &e->rate);
+    for (int f = 0; f < BENCH_PEAK; f++) {
+        e->figure[f] = figure_of(b, e, &bench_figures[f]);
+    }
+    if (e->kind != BENCH_STREAM) { /* what plain llama.cpp reads and waits for is not counted */
+        e->figure[BENCH_TOKEN_BYTES] = e->figure[BENCH_WAIT_SHARE] = NAN;
+    }
 }
 
 /* Seconds per token of tokens that waited for nothing. */
 static void find_compute(struct bench *b) {
-    double seconds = 0;
-    size_t tokens = 0;
-    for (size_t i = 0; i < b->n_entries; i++) {
+    for (size_t i = 0; i < b->n_entries && b->compute_steps < COMPUTE_STEPS_MIN; i++) {
+        double seconds = 0;
         const struct bench_entry *e = &b->entries[i];
-        size_t resident = 0;
-        for (int64_t r = 0; e->kind == BENCH_RESIDENT && r < b->config->bench.runs; r++) {
-            resident += usable(&e->runs[r]) ? e->runs[r].tokens : 0;
-        }
-        if (resident >= COMPUTE_STEPS_MIN) {
-            b->compute = BENCH_COMPUTE_RESIDENT;
-            b->compute_s = 1 / e->rate.mid;
-            b->compute_steps = resident;
-            return;
-        }
-        for (int64_t r = 0; e->all && !e->variant && r < b->config->bench.runs; r++) {
-            for (size_t s = 0; usable(&e->runs[r]) && s < e->runs[r].csv.n; s++) {
-                const struct bench_step *step = &e->runs[r].csv.steps[s];
-                if (step->generation && step->misses == 0 && step->hits > 0) {
-                    seconds += step->wall_s;
-                    tokens++;
+        const bool all = strcmp(e->budget, "all") == 0 && !e->variant;
+        b->compute = e->kind;
+        b->compute_steps = 0;
+        for (int64_t r = 0; (all || e->kind == BENCH_RESIDENT) && r < b->config->bench.runs; r++) {
+            const struct bench_csv *c = &e->runs[r].csv;
+            for (size_t s = 0; usable(&e->runs[r]) && s < c->n; s++) {
+                if (!all || (c->token[BENCH_MISSES][s] == 0 && c->token[BENCH_HITS][s] > 0)) {
+                    seconds += c->token[BENCH_WALL_S][s];
+                    b->compute_steps++;
                 }
             }
         }
+        b->compute_s = all ? seconds / (double)b->compute_steps : 1 / e->rate.mid;
     }
-    if (tokens >= COMPUTE_STEPS_MIN) {
-        b->compute = BENCH_COMPUTE_ALL;
-        b->compute_s = seconds / (double)tokens;
-        b->compute_steps = tokens;
+    if (b->compute_steps < COMPUTE_STEPS_MIN) {
+        b->compute_s = 0;
+        b->compute_steps = 0;
     }
-}
-
-static void find_disk(struct bench *b) {
-    double rates[BENCH_PROBES];
-    for (size_t i = 0; i < b->n_probes; i++) {
-        rates[i] = b->probes[i].per_second;
-    }
-    b->disk = bench_median(rates, b->n_probes);
 }
 
 /* Ratio of the rates of two rows. */
-static bool ratio(const struct bench *b, const struct bench_entry *e, int to, struct bench_interval *out) {
+static struct bench_interval ratio(const struct bench *b, const struct bench_entry *e, int to) {
     struct bench_series a[BENCH_RUNS_MAX], z[BENCH_RUNS_MAX];
-    *out = (struct bench_interval){NAN, NAN, NAN};
     if (to < 0 || e == &b->entries[to]) {
-        return true;
+        return (struct bench_interval){NAN, NAN, NAN};
     }
-    const size_t n_a = series_of(b, e, a), n_z = series_of(b, &b->entries[to], z);
-    return bench_bootstrap_ratio(a, n_a, z, n_z, out);
+    return bench_bootstrap(a, series_of(b, e, a), z, series_of(b, &b->entries[to], z));
 }
 
-int bench_figures(struct bench *b) {
-    bool ok = true;
+void bench_figures_find(struct bench *b) {
+    double rates[BENCH_PROBES];
+    b->reference = -1;
     for (size_t i = 0; i < b->n_entries; i++) {
-        ok = ok && entry_figures(b, &b->entries[i]);
-    }
-    /* A reference without a figure is none: the next that has one takes its place. */
-    for (size_t i = 0; i < b->n_entries && (b->reference < 0 || isnan(b->entries[b->reference].rate.mid)); i++) {
-        b->reference = isnan(b->entries[i].rate.mid) ? b->reference : (int)i;
-    }
-    find_compute(b);
-    find_disk(b);
-    for (size_t i = 0; ok && i < b->n_entries; i++) {
-        struct bench_entry *e = &b->entries[i];
-        e->bound = e->share = NAN;
-        if (e->kind == BENCH_STREAM && !isnan(e->token_bytes)) {
-            e->bound = bench_bound(e->token_bytes, isnan(b->disk) ? 0 : b->disk, b->compute_s);
-            e->share = share(e->rate.mid, e->bound);
+        entry_figures(b, &b->entries[i]);
+        const bool none = b->reference < 0, figure = !none && !isnan(b->entries[b->reference].rate.mid);
+        if (!b->entries[i].skipped[0] && (none || (!figure && !isnan(b->entries[i].rate.mid)))) {
+            b->reference = (int)i; /* the first that has a figure, else the first at all; baselines come first */
         }
-        ok = ratio(b, e, b->reference, &e->ratio) && ratio(b, e, e->plain, &e->plain_ratio);
     }
-    return ok ? 0 : cli_fail(CLI_EXIT_FAILED, b->config->command, "no memory for the statistics");
+    for (size_t i = 0; i < b->n_probes; i++) {
+        rates[i] = b->probes[i].per_second;
+    }
+    b->disk = bench_quantile(rates, b->n_probes, 0.5);
+    find_compute(b);
+    for (size_t i = 0; i < b->n_entries; i++) {
+        struct bench_entry *e = &b->entries[i];
+        const double bytes = e->figure[BENCH_TOKEN_BYTES];
+        e->figure[BENCH_BOUND] = isnan(bytes) ? NAN : bench_bound(bytes, isnan(b->disk) ? 0 : b->disk, b->compute_s);
+        e->figure[BENCH_SHARE] = quotient(e->rate.mid, e->figure[BENCH_BOUND]);
+        e->ratio = ratio(b, e, b->reference);
+        e->plain_ratio = ratio(b, e, e->plain);
+    }
+}
+
+bool bench_remark(const struct bench *b, const struct bench_run *run, char *text, size_t cap) {
+    const double prompt = run->csv.total[BENCH_PROMPT_TOKENS];
+    text[0] = '\0';
+    switch (run->end) {
+    case BENCH_FAILED:
+        snprintf(text, cap, "FAILED, %s %d: %s", run->signal ? "signal" : "exit code",
+                 run->signal ? run->signal : run->code, run->message);
+        break;
+    case BENCH_STOPPED:
+        snprintf(text, cap, "stopped after %zu tokens in %.0f s%s", run->csv.n, run->seconds,
+                 run->csv.n ? "" : " (the prompt was not done)");
+        break;
+    case BENCH_INTERRUPTED:
+        snprintf(text, cap, "broken off by the user, not counted");
+        break;
+    case BENCH_COMPLETE:
+        if (prompt != (double)b->config->bench.prompt) {
+            snprintf(text, cap, "the prompt has only %.0f tokens", prompt);
+        }
+        break;
+    case BENCH_NOT_STARTED:
+        break;
+    }
+    return text[0] != '\0';
 }

@@ -6,51 +6,27 @@
  * What cannot work on this machine (a resident baseline that does not fit, a cache that is larger
  * than the limit) becomes a row that says why it was left out.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench.h"
+#include "cli/bench_impl.h"
 #include "cli/commands.h"
 #include "memory/limits.h"
 
 static const uint64_t MIB = 1024 * 1024;
+static const double GIB = 1024.0 * 1024.0 * 1024.0;
 
 /* Options that bench sets itself: in a variant they would make the rows incomparable, or the run unreadable. */
-static const char *const ours[] = {"-m",
-                                   "--model",
-                                   "-p",
-                                   "--prompt",
-                                   "-f",
-                                   "--file",
-                                   "-n",
-                                   "--n-predict",
-                                   "--temp",
-                                   "--cache",
-                                   "--memory",
-                                   "--json",
-                                   "--csv",
-                                   "-q",
-                                   "--quiet",
-                                   "--seed",
-                                   "--resident",
-                                   "--compare-resident",
-                                   "-h",
-                                   "--help",
-                                   "--ignore-eos",
-                                   "--",
-                                   "-",
-                                   "--prompt-tokens",
-                                   "--prompt-cache"};
+static const char ours[] = " -m --model -p --prompt -f --file -n --n-predict --temp --cache --memory --json --csv -q "
+                           "--quiet --seed --resident --compare-resident -h --help --ignore-eos -- - --prompt-tokens "
+                           "--prompt-cache ";
 
-/* The first item of a list with commas, and the rest of the list; NULL: it was the last. *too_long: it does not fit. */
-static const char *next_item(const char *list, char *item, size_t cap, bool *too_long) {
-    const size_t n = strcspn(list, ",");
-    *too_long = n >= cap;
-    snprintf(item, cap, "%.*s", (int)(n < cap ? n : cap - 1), list);
-    return list[n] ? list + n + 1 : NULL;
+static bool is_ours(const char *word) {
+    char spaced[512 + 3];
+    snprintf(spaced, sizeof spaced, " %.*s ", (int)strcspn(word, "="), word);
+    return strstr(ours, spaced) != NULL;
 }
 
 /* Split "NAME: options" and let the parser of `sluice run` look at the options. */
@@ -58,7 +34,7 @@ static int plan_variant(struct bench *b, const char *text, struct bench_variant 
     const char *command = b->config->command, *colon = strchr(text, ':');
     const size_t name = colon ? (size_t)(colon - text) : 0;
     struct cli_config ignored;
-    char *argv[BENCH_WORDS_MAX + 2];
+    char *argv[BENCH_WORDS_MAX + 2] = {v->name};
     if (name == 0 || name >= sizeof v->name || strcspn(text, " \t,") < name) {
         return cli_fail(
             CLI_EXIT_USAGE, command,
@@ -69,49 +45,31 @@ static int plan_variant(struct bench *b, const char *text, struct bench_variant 
         return cli_fail(CLI_EXIT_USAGE, command, "--variant %s: too long", v->name);
     }
     snprintf(v->text, sizeof v->text, "%s", colon + 1);
-    char *rest = NULL;
-    for (char *w = strtok_r(v->text, " \t", &rest); w; w = strtok_r(NULL, " \t", &rest)) {
+    char *rest = v->text, *word;
+    while ((word = strsep(&rest, " \t")) != NULL) {
+        if (!word[0]) {
+            continue;
+        }
         if (v->n_words == BENCH_WORDS_MAX) {
             return cli_fail(CLI_EXIT_USAGE, command, "--variant %s: more than %d words", v->name, BENCH_WORDS_MAX);
         }
-        for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
-            const size_t n = strlen(ours[i]);
-            if (strcmp(w, ours[i]) == 0 || (n > 2 && strncmp(w, ours[i], n) == 0 && w[n] == '=')) {
-                return cli_fail(CLI_EXIT_USAGE, command, "--variant %s: %s is set by the bench itself", v->name, w);
-            }
+        if (is_ours(word)) {
+            return cli_fail(CLI_EXIT_USAGE, command, "--variant %s: %s is set by the bench itself", v->name, word);
         }
-        argv[1 + v->n_words] = w;
-        v->words[v->n_words++] = w;
+        v->words[v->n_words++] = word;
+        argv[v->n_words] = word;
     }
     if (v->n_words == 0) {
         return cli_fail(CLI_EXIT_USAGE, command, "--variant %s: has no options", v->name);
     }
-    argv[0] = v->name;
     const int rc = cli_parse(&cli_run_command, v->n_words + 1, argv, &ignored);
-    if (rc) {
-        return rc;
-    }
-    return ignored.n_args ? cli_fail(CLI_EXIT_USAGE, command, "--variant %s: %s is no option", v->name, ignored.args[0])
-                          : 0;
-}
-
-static int plan_variants(struct bench *b) {
-    const struct cli_bench *c = &b->config->bench;
-    b->variants = calloc(c->n_variants + 1, sizeof *b->variants);
-    if (!b->variants) {
-        return cli_fail(CLI_EXIT_FAILED, b->config->command, "no memory");
-    }
-    for (; b->n_variants < c->n_variants; b->n_variants++) {
-        const int rc = plan_variant(b, c->variants[b->n_variants], &b->variants[b->n_variants]);
-        if (rc) {
-            return rc;
-        }
-    }
-    return 0;
+    return rc || !ignored.n_args
+               ? rc
+               : cli_fail(CLI_EXIT_USAGE, command, "--variant %s: %s is no option", v->name, ignored.args[0]);
 }
 
 /* A new row. NULL after printing a line. */
-static struct bench_entry *add_entry(struct bench *b, const char *name) {
+static struct bench_entry *add_entry(struct bench *b, enum bench_kind kind, const char *name) {
     const char *command = b->config->command;
     for (size_t i = 0; i < b->n_entries; i++) {
         if (strcmp(b->entries[i].name, name) == 0) {
@@ -124,9 +82,8 @@ static struct bench_entry *add_entry(struct bench *b, const char *name) {
         return NULL;
     }
     struct bench_entry *e = &b->entries[b->n_entries++];
-    memset(e, 0, sizeof *e);
+    *e = (struct bench_entry){.kind = kind, .plain = -1};
     snprintf(e->name, sizeof e->name, "%s", name);
-    e->plain = -1;
     e->runs = calloc((size_t)b->config->bench.runs, sizeof *e->runs);
     if (!e->runs) {
         cli_fail(0, command, "no memory");
@@ -136,29 +93,23 @@ static struct bench_entry *add_entry(struct bench *b, const char *name) {
 }
 
 /* The baselines come first: the first of them is what the others are compared with. */
-static int plan_baselines(struct bench *b) {
+static int plan_baselines(struct bench *b, const struct plan_limits *limits) {
     char item[32];
-    bool too_long;
-    const char *command = b->config->command;
-    for (const char *at = b->config->bench.baselines; at;) {
-        at = next_item(at, item, sizeof item, &too_long);
+    const uint64_t needs = b->info.total_bytes + 512 * MIB; /* with context and buffers */
+    for (const char *list = b->config->bench.baselines; cli_next_item(&list, item, sizeof item);) {
         const bool resident = strcmp(item, "resident") == 0;
-        if (too_long || (!resident && strcmp(item, "mmap") != 0)) {
-            return cli_fail(CLI_EXIT_USAGE, command, "--baseline %s: must be resident, mmap or both with a comma",
-                            b->config->bench.baselines);
+        if (!resident && strcmp(item, "mmap") != 0) {
+            return cli_fail(CLI_EXIT_USAGE, b->config->command,
+                            "--baseline %s: must be resident, mmap or both with a comma", b->config->bench.baselines);
         }
-        struct bench_entry *e = add_entry(b, item);
+        struct bench_entry *e = add_entry(b, resident ? BENCH_RESIDENT : BENCH_MMAP, item);
         if (!e) {
             return CLI_EXIT_USAGE;
         }
-        e->kind = resident ? BENCH_RESIDENT : BENCH_MMAP;
-        struct plan_limits limits;
-        plan_limits_read(&limits, "");
-        const uint64_t needs = b->info.total_bytes + 512 * MIB; /* context and buffers */
-        if (resident && needs > limits.available) {
+        if (resident && needs > limits->available) {
             snprintf(e->skipped, sizeof e->skipped,
                      "the model needs about %.1f GiB and %.1f GiB of memory are available: it would not be resident",
-                     (double)needs / 1024 / (double)MIB, (double)limits.available / 1024 / (double)MIB);
+                     (double)needs / GIB, (double)limits->available / GIB);
         } else if (!resident && !b->memory) {
             snprintf(e->skipped, sizeof e->skipped, "needs a limit to page against: give --memory");
         }
@@ -167,64 +118,43 @@ static int plan_baselines(struct bench *b) {
 }
 
 /* One row of this budget. `plain`: the row without the variant, -1 for that itself. */
-static int plan_budget(struct bench *b, const char *item, const struct bench_variant *v, int plain) {
+static int plan_budget(struct bench *b, const char *item, const struct bench_variant *v, int plain,
+                       const struct plan_limits *limits) {
     char name[96];
     uint64_t bytes = 0;
     const bool all = strcmp(item, "all") == 0, automatic = strcmp(item, "auto") == 0;
-    if (!all && !automatic && strcmp(item, "off") != 0 && !sluice_parse_size(item, &bytes)) {
+    if (strlen(item) >= BENCH_BUDGET_MAX ||
+        (!all && !automatic && strcmp(item, "off") != 0 && !sluice_parse_size(item, &bytes))) {
         return cli_fail(CLI_EXIT_USAGE, b->config->command,
                         "--budgets %s: '%s' is neither a size such as 2000 (MiB) or 4GiB, nor 0, auto or all",
                         b->config->bench.budgets, item);
     }
     snprintf(name, sizeof name, "%s%s%s", item, v ? " " : "", v ? v->name : "");
-    struct bench_entry *e = add_entry(b, name);
+    struct bench_entry *e = add_entry(b, BENCH_STREAM, name);
     if (!e) {
         return CLI_EXIT_USAGE;
     }
-    e->kind = BENCH_STREAM;
     e->variant = v;
     e->plain = plain;
-    e->all = all;
     snprintf(e->budget, sizeof e->budget, "%s", item);
+    snprintf(e->cache, sizeof e->cache, "%s", item);
     if (all) { /* every slice may need a block more at each end; the engine takes no more than the expert index */
-        bytes = b->info.expert_bytes + b->info.expert_bytes / 4 + 64 * MIB;
-        snprintf(e->cache, sizeof e->cache, "%" PRIu64 "B", bytes);
         bytes = b->info.expert_bytes;
-    } else {
-        snprintf(e->cache, sizeof e->cache, "%s", item);
+        snprintf(e->cache, sizeof e->cache, "%" PRIu64 "B", bytes + bytes / 4 + 64 * MIB);
     }
     bytes = bytes < b->info.expert_bytes ? bytes : b->info.expert_bytes;
-    struct plan_limits limits;
-    plan_limits_read(&limits, "");
-    const uint64_t most = b->memory && b->memory < limits.total ? b->memory : limits.total;
+    const uint64_t most = b->memory && b->memory < limits->total ? b->memory : limits->total;
     if (!automatic && most && bytes >= most) {
         snprintf(e->skipped, sizeof e->skipped, "a cache of %.1f GiB does not fit into %.1f GiB of memory",
-                 (double)bytes / 1024 / (double)MIB, (double)most / 1024 / (double)MIB);
-    }
-    return 0;
-}
-
-static int plan_budgets(struct bench *b) {
-    char item[32];
-    bool too_long;
-    for (const char *at = b->config->bench.budgets; at;) {
-        at = next_item(at, item, sizeof item, &too_long);
-        const int plain = (int)b->n_entries;
-        int rc = too_long ? cli_fail(CLI_EXIT_USAGE, b->config->command, "--budgets %s: not a list of sizes",
-                                     b->config->bench.budgets)
-                          : plan_budget(b, item, NULL, -1);
-        for (size_t v = 0; rc == 0 && v < b->n_variants; v++) {
-            rc = plan_budget(b, item, &b->variants[v], plain);
-        }
-        if (rc) {
-            return rc;
-        }
+                 (double)bytes / GIB, (double)most / GIB);
     }
     return 0;
 }
 
 int bench_plan(struct bench *b) {
     const struct cli_config *c = b->config;
+    struct plan_limits limits;
+    char item[BENCH_BUDGET_MAX + 1]; /* one more, to see that it is too long */
     if (c->bench.memory && (!sluice_parse_size(c->bench.memory, &b->memory) || b->memory < MIB)) {
         return cli_fail(CLI_EXIT_USAGE, c->command, "--memory %s: must be a size of at least 1 MiB, such as 6G",
                         c->bench.memory);
@@ -233,12 +163,18 @@ int bench_plan(struct bench *b) {
     if (!b->entries) {
         return cli_fail(CLI_EXIT_FAILED, c->command, "no memory");
     }
-    int rc = plan_variants(b);
-    rc = rc ? rc : plan_baselines(b);
-    rc = rc ? rc : plan_budgets(b);
-    b->reference = -1;
-    for (size_t i = 0; rc == 0 && i < b->n_entries && b->reference < 0; i++) {
-        b->reference = b->entries[i].skipped[0] ? -1 : (int)i;
+    plan_limits_read(&limits, "");
+    int rc = 0;
+    for (size_t v = 0; rc == 0 && v < c->bench.n_variants; v++) {
+        rc = plan_variant(b, c->bench.variants[v], &b->variants[v]);
+    }
+    rc = rc ? rc : plan_baselines(b, &limits);
+    for (const char *list = c->bench.budgets; rc == 0 && cli_next_item(&list, item, sizeof item);) {
+        const int plain = (int)b->n_entries;
+        rc = plan_budget(b, item, NULL, -1, &limits);
+        for (size_t v = 0; rc == 0 && v < c->bench.n_variants; v++) {
+            rc = plan_budget(b, item, &b->variants[v], plain, &limits);
+        }
     }
     return rc;
 }

@@ -29,7 +29,7 @@
 /* Descriptors that only the child needs. -1: none. */
 struct child_ends {
     int null; /* standard input */
-    int out;  /* standard output and error */
+    int out;  /* standard output and error: the pipe to us */
     int told; /* closed by execve; gets errno when that fails */
 };
 
@@ -53,7 +53,8 @@ static void child_run(const struct supervised *s, const struct child_ends *e, pi
     }
     setpgid(0, 0);
     sigprocmask(SIG_SETMASK, &s->before, NULL);
-    if (dup2(e->null, 0) >= 0 && dup2(e->out, 1) >= 0 && dup2(e->out, 2) >= 0) {
+    if (dup2(e->null, 0) >= 0 && dup2(s->out ? s->out : e->out, 1) >= 0 && dup2(e->out, 2) >= 0 &&
+        (s->entry == 0 || write(s->entry, "0", 1) == 1)) {
         execv(program, argv);
     }
     const int error = errno;

@@ -27,6 +27,8 @@ enum supervise_event {
 struct supervised {
     void (*line)(void *user, const char *line); /* called with each line of the child's output, without newline */
     void *user;                                 /* its first argument */
+    int out;                                    /* a descriptor that gets the standard output; 0: it comes as lines */
+    int entry;                                  /* of the cgroup.procs of a group that it enters first; 0: none */
     char part[SUPERVISE_LINE];                  /* the beginning of a line */
     char tail[SUPERVISE_TAIL][SUPERVISE_LINE];  /* the last lines, a ring */
     size_t n_part;                              /* bytes in `part` */
@@ -40,10 +42,10 @@ struct supervised {
 };
 
 /*
- * Start `program` with argv and the present environment, standard input empty, both outputs to us, in a process group
- * of its own (Ctrl-C on the terminal reaches us alone), to be killed by the kernel if we die. From here on SIGINT,
- * SIGTERM, SIGHUP (unless it is ignored: nohup) and SIGCHLD are blocked and come as events. Returns 0, or an errno
- * value; then nothing is left to be done.
+ * Start `program` with argv and the present environment, standard input empty, its outputs to us (but see `out`), in a
+ * process group of its own (Ctrl-C on the terminal reaches us alone), to be killed by the kernel if we die. From here
+ * on SIGINT, SIGTERM, SIGHUP (unless it is ignored: nohup) and SIGCHLD are blocked and come as events. Returns 0, or an
+ * errno value; then nothing is left to be done.
  */
 int supervise_start(struct supervised *s, const char *program, char **argv);
 

@@ -1,9 +1,9 @@
 /*
  * cgroup.c - the walk over this process's memory control groups.
  *
- * Two versions can be mounted side by side, and a limit of any level counts. Lines of
- * /proc/self/cgroup are "0::/user.slice/x" (v2) and "5:memory:/x" (v1). One walk serves the limits
- * and the peak, so that both mean the same groups.
+ * Two versions can be mounted side by side, each where the system likes, and a limit of any level counts.
+ * Lines of /proc/self/cgroup are "0::/user.slice/x" (v2) and "5:memory:/x" (v1). One walk serves the limits,
+ * the peak and the groups that `sluice bench` makes, so that all mean the same groups.
  */
 #include "memory/cgroup.h"
 
@@ -40,6 +40,44 @@ bool plan_field_in(const char *path, const char *key, uint64_t scale, uint64_t *
     }
     fclose(f);
     return ok;
+}
+
+bool plan_mount_find(const char *root, const char *device, const char *type, const char *option,
+                     struct plan_mount *out) {
+    char line[CGROUP_PATH], own[32], options[CGROUP_PATH], list[CGROUP_PATH + 2], wanted[64];
+    bool found = false;
+    if ((size_t)snprintf(line, sizeof line, "%s/proc/self/mountinfo", root) >= sizeof line) {
+        return false;
+    }
+    snprintf(wanted, sizeof wanted, ",%s,", option ? option : "");
+    FILE *f = fopen(line, "re");
+    while (f && !found && fgets(line, sizeof line, f)) { /* "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw" */
+        const char *tail = strstr(line, " - ");
+        if (!tail || sscanf(line, "%*u %*u %31s %*s %255s", own, out->point) != 2 ||
+            sscanf(tail, " - %63s %*s %4095s", out->type, options) != 2) {
+            continue;
+        }
+        snprintf(list, sizeof list, ",%s,", options);
+        found = (!device || strcmp(device, own) == 0) && (!type || strcmp(type, out->type) == 0) &&
+                (!option || strstr(list, wanted));
+    }
+    if (f) {
+        fclose(f);
+    }
+    return found;
+}
+
+/* Where a version's hierarchy with the memory controller is mounted: where it usually is, if no mounts can be read. */
+static bool cgroup_mount(const char *root, bool v2, struct plan_mount *m) {
+    static const char *const types[] = {"cgroup", "cgroup2"}, *const controllers[] = {"memory", NULL};
+    if (plan_mount_find(root, NULL, types[v2], controllers[v2], m)) {
+        return true;
+    }
+    if (plan_mount_find(root, NULL, types[!v2], controllers[!v2], m)) {
+        return false; /* only the other version is */
+    }
+    snprintf(m->point, sizeof m->point, "/sys/fs/cgroup%s", v2 ? "" : "/memory");
+    return true;
 }
 
 /* One hierarchy, from the process's group up to the mount. False: fn ended it. */
@@ -81,8 +119,9 @@ void plan_cgroup_walk(const char *root, plan_cgroup_fn fn, void *ud) {
             group = ""; /* inside a container's own namespace the root is the group */
         }
         const bool v2 = controllers[0] == 0;
-        if ((v2 || strstr(controllers, "memory")) &&
-            (size_t)snprintf(path, sizeof path, "%s/sys/fs/cgroup%s", root, v2 ? "" : "/memory") < sizeof path) {
+        struct plan_mount m;
+        if ((v2 || strstr(controllers, "memory")) && cgroup_mount(root, v2, &m) &&
+            (size_t)snprintf(path, sizeof path, "%s%s", root, m.point) < sizeof path) {
             more = cgroup_climb(path, group, v2, fn, ud);
         }
     }

@@ -22,6 +22,19 @@ void plan_cgroup_walk(const char *root, plan_cgroup_fn fn, void *ud);
  */
 uint64_t plan_cgroup_peak(const char *root);
 
+/* A line of /proc/self/mountinfo. */
+struct plan_mount {
+    char point[256]; /* where it is mounted, without `root` */
+    char type[64];   /* "ext4", "cgroup2" */
+};
+
+/*
+ * The first mount of this device ("254:0"), type and option of the file system ("memory"); NULL: of any. False when
+ * there is none.
+ */
+bool plan_mount_find(const char *root, const char *device, const char *type, const char *option,
+                     struct plan_mount *out);
+
 /* The number in a one-line file; false when absent or not a number (cgroup v2 says "max"). */
 bool plan_number_in(const char *path, uint64_t *value);
 

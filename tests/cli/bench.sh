@@ -186,7 +186,7 @@ expect "  the object is partial" part.json '"complete": false'
 nothing_left "Ctrl-C"
 "${bench[@]}" --budgets 0 --gen 90000 --runs 1 --prompt 4 --memory 512M >out.txt 2>err.txt &
 pid=$!
-until [ -n "$(find "$TMPDIR" -name steps.csv)" ] || ! kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+until [ -n "$(find "$TMPDIR" -name run-1.csv)" ] || ! kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
 kill -TERM "$pid"
 wait "$pid"
 rc=$?

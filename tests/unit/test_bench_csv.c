@@ -13,7 +13,7 @@
     "step,phase,tokens,wall_s,stall_s,expert_s,other_s,bookkeeping_s,read_bytes,reads,routed,hits,misses,"             \
     "hit_bytes,miss_bytes,evictions,queue_mean,queue_max,minor_faults,major_faults,cpu_s\n"
 #define PROMPT "0,prompt,9,1.5,0.25,0.5,0.1,0.01,4096,3,10,4,6,400,600,0,1.5,4,100,7,2.75\n"
-#define TOKEN  "1,generation,1,0.125,1e-05,0.0625,0,0,8192,1,8,7,1,1,1,2,0.5,1,0,0,0.25\n"
+#define TOKEN  "1,generation,1,0.125,1e-05,0.0625,0,0,8192,1,8,7,1,1,1,2,0.5,1,0,3,0.25\n"
 
 static char path[64];
 
@@ -38,25 +38,29 @@ static void test_good(void **state) {
     struct bench_csv c;
     struct sluice_error err;
     assert_int_equal(read_text("# sluice-csv 1\n# model=x\n" HEAD PROMPT "# a remark\n" TOKEN, false, &c, &err), 0);
-    assert_int_equal(c.n, 2);
-    assert_false(c.steps[0].generation);
-    assert_int_equal(c.steps[0].tokens, 9);
-    assert_int_equal(c.steps[0].read_bytes, 4096);
-    assert_int_equal(c.steps[0].hits, 4);
-    assert_int_equal(c.steps[0].misses, 6);
-    assert_int_equal(c.steps[0].major_faults, 7);
-    assert_true(c.steps[0].wall_s == 1.5 && c.steps[0].stall_s == 0.25 && c.steps[0].cpu_s == 2.75);
-    assert_true(c.steps[1].generation && c.steps[1].wall_s == 0.125 && c.steps[1].stall_s == 1e-05);
+    assert_int_equal(c.n, 1);
+    assert_true(c.total[BENCH_PROMPT_TOKENS] == 9 && c.total[BENCH_PROMPT_S] == 1.5);
+    static const struct {
+        enum bench_value what;
+        double value;
+    } token[] = {{BENCH_TOKENS, 1},        {BENCH_WALL_S, 0.125}, {BENCH_WAIT_S, 1e-05}, {BENCH_CPU_S, 0.25},
+                 {BENCH_READ_BYTES, 8192}, {BENCH_HITS, 7},       {BENCH_MISSES, 1},     {BENCH_MAJOR_FAULTS, 3}};
+    for (size_t i = 0; i < sizeof token / sizeof token[0]; i++) {
+        assert_true(c.token[token[i].what][0] == token[i].value && c.total[token[i].what] == token[i].value);
+    }
+    assert_true(c.total[BENCH_ROUTED] == 8 && c.total[BENCH_RATE] == 8);
     bench_csv_free(&c);
     assert_int_equal(c.n, 0);
     /* Other columns, another order. */
     assert_int_equal(read_text("# sluice-csv 1\ncpu_s,new,major_faults,misses,hits,read_bytes,expert_s,stall_s,wall_s,"
-                               "tokens,phase,step\n1,anything at all,2,3,4,5,6,7,8,9,prompt,10\n",
+                               "tokens,phase,step\n1,anything at all,2,3,4,5,6,7,8,9,prompt,10\n"
+                               "1,anything at all,2,3,4,5,6,7,8,1,generation,11\n",
                                false, &c, &err),
                      0);
     assert_int_equal(c.n, 1);
-    assert_int_equal(c.steps[0].tokens, 9);
-    assert_true(c.steps[0].wall_s == 8 && c.steps[0].cpu_s == 1);
+    assert_true(c.total[BENCH_PROMPT_TOKENS] == 9 && c.total[BENCH_PROMPT_S] == 8);
+    assert_true(c.total[BENCH_CPU_S] == 1 && c.total[BENCH_MAJOR_FAULTS] == 2 && c.total[BENCH_MISSES] == 3);
+    assert_true(c.total[BENCH_HITS] == 4 && c.total[BENCH_READ_BYTES] == 5 && c.total[BENCH_WAIT_S] == 7);
     bench_csv_free(&c);
     /* A run that computed nothing. */
     assert_int_equal(read_text("# sluice-csv 1\n" HEAD, false, &c, &err), 0);
@@ -73,7 +77,8 @@ static void test_torn(void **state) {
         struct bench_csv c;
         struct sluice_error err;
         assert_int_equal(read_bytes(whole, cut, true, &c, &err), 0);
-        assert_int_equal(c.n, cut == n ? 2 : cut >= head + prompt ? 1 : 0);
+        assert_int_equal(c.n, cut == n);
+        assert_true(c.total[BENCH_PROMPT_TOKENS] == (cut >= head + prompt ? 9 : 0));
         bench_csv_free(&c);
         const bool at_line = cut == n || cut == head || cut == head + prompt;
         assert_int_equal(read_bytes(whole, cut, false, &c, &err), at_line ? 0 : SLUICE_ERR_FORMAT);
@@ -88,7 +93,7 @@ static void refuse(const char *text, const char *why) {
     if (!strstr(err.message, why)) {
         fail_msg("'%s' is not in '%s'", why, err.message);
     }
-    assert_null(c.steps);
+    assert_null(c.token[0]);
     assert_int_equal(c.n, 0);
 }
 

@@ -41,6 +41,13 @@ static void test_state(void **state) {
     assert_true(strncmp(m.disk, "device ", 7) == 0);
 }
 
+static void expect_counts(const struct bench_cgroup *g, uint64_t peak, uint64_t kills) {
+    uint64_t got_peak = 1, got_kills = 1;
+    bench_cgroup_counts(g, &got_peak, &got_kills);
+    assert_int_equal(got_peak, peak);
+    assert_int_equal(got_kills, kills);
+}
+
 static void no_group(const char *why) {
     struct bench_cgroup g;
     struct sluice_error err;
@@ -49,7 +56,7 @@ static void no_group(const char *why) {
     if (!strstr(err.message, why)) {
         fail_msg("'%s' is not in '%s'", why, err.message);
     }
-    assert_int_equal(bench_cgroup_peak(&g), 0);
+    expect_counts(&g, 0, 0);
     assert_true(bench_cgroup_remove(&g));
 }
 
@@ -90,19 +97,16 @@ static void test_no_cgroup(void **state) {
 /* What the kernel says about a group, in both versions. */
 static void test_counts(void **state) {
     (void)state;
-    struct bench_cgroup g = {.version = 1};
+    struct bench_cgroup g = {.v2 = false};
     snprintf(g.dir, sizeof g.dir, "%s/g", unit_root);
     unit_root_put("/g/memory.max_usage_in_bytes", "12345\n");
     unit_root_put("/g/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
-    assert_int_equal(bench_cgroup_peak(&g), 12345);
-    assert_int_equal(bench_cgroup_kills(&g), 3);
-    g.version = 2;
-    assert_int_equal(bench_cgroup_peak(&g), 0); /* kernels before 5.19 */
-    assert_int_equal(bench_cgroup_kills(&g), 0);
+    expect_counts(&g, 12345, 3);
+    g.v2 = true;
+    expect_counts(&g, 0, 0); /* kernels before 5.19 */
     unit_root_put("/g/memory.peak", "678\n");
     unit_root_put("/g/memory.events", "low 0\nhigh 7\nmax 9\noom 2\noom_kill 1\noom_group_kill 5\n");
-    assert_int_equal(bench_cgroup_peak(&g), 678);
-    assert_int_equal(bench_cgroup_kills(&g), 1);
+    expect_counts(&g, 678, 1);
     assert_false(bench_cgroup_remove(&g)); /* a directory with files is no group and stays */
     assert_true(there("/g/memory.peak"));
 }
