@@ -18,15 +18,15 @@ static const double MIB = 1024.0 * 1024.0;
 
 /* In the order of the report and of the table's columns. */
 const struct bench_figure_info bench_figures[BENCH_FIGURES] = {
-    [BENCH_TOKEN_BYTES] = {"read_bytes_per_token", "MiB/token", 9, 1, MIB, BENCH_READ_BYTES, BENCH_TOKENS},
+    [BENCH_TOKEN_BYTES] = {"read_bytes_per_token", "MiB/token", 9, 1, MIB, BENCH_READ_BYTES, .whole = BENCH_TOKENS},
     [BENCH_HIT_SHARE] = {"hit_share", "hit %", 6, 1, 0.01, BENCH_HITS, BENCH_ROUTED, .together = true},
     [BENCH_WAIT_SHARE] = {"wait_share", "wait %", 6, 1, 0.01, BENCH_WAIT_S, BENCH_WALL_S, .together = true},
-    [BENCH_LOAD] = {"load_seconds", "load s", 7, 2, 1, BENCH_LOAD_S, BENCH_ONE},
-    [BENCH_FIRST_TOKEN] = {"first_token_seconds", "first s", 8, 2, 1, BENCH_FIRST_TOKEN_S, BENCH_ONE},
-    [BENCH_PROMPT_RATE] = {"prompt_tokens_per_second", NULL, 0, 0, 1, BENCH_PROMPT_TOKENS, BENCH_PROMPT_S},
+    [BENCH_LOAD] = {"load_seconds", "load s", 7, 2, 1, BENCH_LOAD_S, .whole = BENCH_ONE},
+    [BENCH_FIRST_TOKEN] = {"first_token_seconds", "first s", 8, 2, 1, BENCH_FIRST_TOKEN_S, .whole = BENCH_ONE},
+    [BENCH_PROMPT_RATE] = {"prompt_tokens_per_second", NULL, 0, 0, 1, BENCH_PROMPT_TOKENS, .whole = BENCH_PROMPT_S},
     [BENCH_PEAK] = {"peak_bytes", "peak MiB", 8, 0, MIB, .count = true},
-    [BENCH_BOUND] = {"bound_tokens_per_second", "bound", 8, 2, 1},
-    [BENCH_SHARE] = {"share_of_bound", "share %", 7, 0, 0.01},
+    [BENCH_BOUND] = {"bound_tokens_per_second", "bound", 8, 2, .unit = 1},
+    [BENCH_SHARE] = {"share_of_bound", "share %", 7, 0, .unit = 0.01},
 };
 
 /* Did this run give tokens that may be counted? One that the user broke off did not end by itself: left out. */
