@@ -6,11 +6,11 @@
 #   src/memory             of the other folders only cache/error.h
 #   src/observe            of the other folders only cache, memory and trace; no ggml and llama.cpp
 #   src/trace              of the other folders only cache/error.h, cache/policy.h and cache/classes.h; no ggml and llama.cpp
-#   src/window             of the other folders only observe, cache/error.h, cache/clock.h, memory/address.h and memory/settings.h; no
-#                          ggml and llama.cpp; alone it includes microhttpd.h
+#   src/window             of the other folders only observe, of cache engine.h, error.h and clock.h, of memory address.h, cgroup.h and
+#                          settings.h; no ggml and llama.cpp; alone it includes microhttpd.h
 #   src/bench              of the other folders only cache/error.h and memory/cgroup.h; no ggml and llama.cpp
 #   src/gguf               of the other folders nothing; ggml, but not llama.cpp
-#   src/ggml               cache, memory, observe, trace, gguf, selftest and window/window.h; alone it includes ggml's backend interface; not llama.h
+#   src/ggml               cache, memory, observe, trace, gguf, selftest and window/watch.h; alone it includes ggml's backend interface; not llama.h
 #   src/run                no ggml-backend-impl.h and nothing of cli; alone it includes llama.h
 #   src/cli                run, memory, observe, bench, trace, gguf and preload's mapping, but neither llama.h nor ggml nor cache
 #   src/preload            nothing: it is loaded into programs that do not link us
@@ -55,10 +55,10 @@ violations() { # ROOT
         folder ~ /^src\/observe/ && ours && top !~ /^(observe|cache|memory|trace)$/ { bad("src/observe may use src/cache, src/memory and src/trace only") }
         folder ~ /^src\/trace/ && ours && top != "trace" && header !~ /^cache\/(error|policy|classes)\.h$/ { bad("src/trace may use cache/error.h, cache/policy.h and cache/classes.h only") }
         folder ~ /^src\/bench/ && ours && top != "bench" && header !~ /^(cache\/error|memory\/cgroup)\.h$/ { bad("src/bench may use cache/error.h and memory/cgroup.h only") }
-        folder ~ /^src\/window/ && ours && top !~ /^(window|observe)$/ && header !~ /^(cache\/(error|clock)|memory\/(address|settings))\.h$/ { bad("src/window may use cache/error.h, cache/clock.h, memory/address.h and memory/settings.h only") }
+        folder ~ /^src\/window/ && ours && top !~ /^(window|observe)$/ && header !~ /^(cache\/(engine|error|clock)|memory\/(address|cgroup|settings))\.h$/ { bad("src/window may use of cache engine.h, error.h and clock.h, of memory address.h, cgroup.h and settings.h only") }
         base == "microhttpd.h" && folder !~ /^src\/window/ { bad("only src/window serves HTTP") }
         folder ~ /^src\/gguf/ && ours && top != "gguf" { bad("src/gguf stands on nothing but ggml") }
-        folder ~ /^src\/ggml/ && ours && top !~ /^(ggml|selftest|cache|memory|observe|trace|gguf)$/ && header !~ /^window\/(window|source)\.h$/ { bad("dependencies point down") }
+        folder ~ /^src\/ggml/ && ours && top !~ /^(ggml|selftest|cache|memory|observe|trace|gguf)$/ && header !~ /^window\/watch\.h$/ { bad("dependencies point down") }
         folder ~ /^src\/run/ && ours && top !~ /^(run|ggml|cache|memory|observe|gguf)$/ { bad("dependencies point down") }
         folder ~ /^src\/cli/ && ours && top ~ /^(cache|ggml|selftest|window)$/ { bad("the command asks the runner") }
         folder ~ /^src\/preload/ && (ours && top != "preload" || header == "sluice.h") { bad("src/preload stands alone") }
@@ -78,7 +78,7 @@ self_test() {
     printf '#include "cache/policy.h"\n#include "cache/classes.h"\n#include "cache/error.h"\n' >"$tree/src/trace/good.c"
     printf '#include "window/impl.h"\n#include "memory/address.h"\n#include "cache/clock.h"\n#include <microhttpd.h>\n' >"$tree/src/window/good.c"
     printf '#include "gguf.h"\n#include "gguf/gguf_reader.h"\n' >"$tree/src/gguf/good.c"
-    printf '#include "gguf/gguf_check.h"\n#include "ggml-backend-impl.h"\n#include "cache/engine.h"\n#include "window/window.h"\n#include "memory/budget.h"\n#include "trace/trace.h"\n' >"$tree/src/ggml/good.c"
+    printf '#include "gguf/gguf_check.h"\n#include "ggml-backend-impl.h"\n#include "cache/engine.h"\n#include "window/watch.h"\n#include "memory/budget.h"\n#include "trace/trace.h"\n' >"$tree/src/ggml/good.c"
     printf '#include "gguf/gguf_check.h"\n#include "preload/mapping.h"\n' >"$tree/src/cli/good.c"
     printf '#include "llama.h"\n#include "sluice.h"\n' | tee "$tree/src/run/good.c" "$tree/tools/good.c" >"$tree/tests/gates/good.c"
     found=$(violations "$tree")
@@ -123,7 +123,7 @@ src/bench/bad.c cache/io.h
 src/bench/bad.c run/runner.h
 src/window/bad.c ggml.h
 src/window/bad.c llama.h
-src/window/bad.c cache/engine.h
+src/window/bad.c cache/slots.h
 src/window/bad.c memory/limits.h
 src/window/bad.c ggml/backend.h
 src/ggml/bad.c window/impl.h

@@ -16,9 +16,10 @@
 #include "ggml.h"
 
 #include "ggml/cold.h"
-#include "ggml/step.h"
-#include "ggml/tracing.h"
-#include "ggml/watch.h"
+#include "observe/facts.h"
+#include "observe/route_trace.h"
+#include "observe/step.h"
+#include "window/watch.h"
 #include "sluice.h"
 #include "cache/engine.h"
 
@@ -56,9 +57,10 @@ struct sluice_device {
 
     char described[SLUICE_PATH_MAX]; /* the model file that was read for the window or a CSV file; "": none yet */
 
-    struct tracing tracing; /* the route trace; has a lock of its own */
-    struct watch watch;     /* the window; has a lock of its own */
-    struct step_log steps;  /* what is told about steps; has a lock of its own */
+    struct facts_source source; /* what the next three are told of; written once */
+    struct route_trace tracing; /* the route trace; has a lock of its own */
+    struct watch watch;         /* the window; has a lock of its own */
+    struct step_log steps;      /* what is told about steps; has a lock of its own */
 };
 
 /* The device; its fields are set by device_setup. */
@@ -106,6 +108,13 @@ void device_keep_stats(void);
 
 /* The counters, with sizes as they were when the most models were there. */
 void device_last_stats(struct sluice_stats *out);
+
+/* facts.c: those who watch are told where to ask. Called once, with an engine. */
+void facts_setup(struct sluice_device *d);
+
+/* A context is being made: from now on there is something to show. Fails when the window was asked for and cannot open.
+ */
+int facts_context(struct sluice_device *d, struct sluice_error *err);
 
 /* Print the mode line once, for host programs that asked for no silence. */
 void device_print_mode(void);

@@ -37,7 +37,7 @@
 #include "ggml/plain.h"
 #include "ggml/trial.h"
 #include "ggml/window.h"
-#include "ggml/step.h"
+#include "observe/step.h"
 #include "ggml/tracing.h"
 #include "ggml/weights.h"
 #include "cache/clock.h"
@@ -92,6 +92,7 @@ struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine) {
     }
     x->engine = engine;
     x->lossy.batch = &x->batch;
+    x->step.log = &sluice_device.steps;
     window_init(&x->window);
     x->traits = kernel_find_traits(cpu);
     prefetch_init(&x->foresee, x->traits);

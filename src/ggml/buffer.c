@@ -76,7 +76,7 @@ static void buffer_free(ggml_backend_buffer_t buffer) {
     struct sluice_stats st;
     device_stats(&st);
     if (st.tensors == 0) {
-        step_unpublish();
+        step_unpublish(&sluice_device.steps);
     }
     if (b->mapped) {
         engine_drop_file(sluice_device.engine, b->file);

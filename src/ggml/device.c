@@ -19,7 +19,6 @@
 
 #include "ggml/backend.h"
 #include "selftest/selftest.h"
-#include "gguf.h"
 #include "cache/error.h"
 
 struct sluice_device sluice_device = {
@@ -201,36 +200,6 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
     props->caps.mmap_support = true;
 }
 
-/* The architecture, for the CSV file's comments, the route trace's and the window, and experts per token. Here, where
- * nothing is measured: it parses the whole metadata. Once for each model: programs may load one after the other. */
-static void device_read_architecture(void) {
-    char path[sizeof sluice_device.described], name[sizeof sluice_device.architecture] = "unknown";
-    engine_file_path(sluice_device.engine, path, sizeof path);
-    pthread_mutex_lock(&sluice_device.lock);
-    const bool known = strcmp(path, sluice_device.described) == 0;
-    pthread_mutex_unlock(&sluice_device.lock);
-    if (!path[0] || known) {
-        return; /* programs may make a context without weights first, to see what they need */
-    }
-    const struct gguf_init_params params = {.no_alloc = true};
-    struct gguf_context *g = gguf_init_from_file(path, params);
-    const int64_t key = g ? gguf_find_key(g, "general.architecture") : -1;
-    if (key >= 0 && gguf_get_kv_type(g, key) == GGUF_TYPE_STRING) {
-        snprintf(name, sizeof name, "%s", gguf_get_val_str(g, key));
-    }
-    char used[sizeof name + 32];
-    snprintf(used, sizeof used, "%s.expert_used_count", name);
-    const int64_t count = g ? gguf_find_key(g, used) : -1;
-    const bool number = count >= 0 && gguf_get_kv_type(g, count) == GGUF_TYPE_UINT32;
-    const uint32_t own = number ? gguf_get_val_u32(g, count) : 0;
-    gguf_free(g);
-    pthread_mutex_lock(&sluice_device.lock);
-    memcpy(sluice_device.architecture, name, sizeof name);
-    snprintf(sluice_device.described, sizeof sluice_device.described, "%s", path);
-    sluice_device.expert_used = own;
-    pthread_mutex_unlock(&sluice_device.lock);
-}
-
 static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
     (void)params;
     struct sluice_error err;
@@ -243,17 +212,9 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
         return NULL;
     }
     buffer_advise_pages();
-    step_publish();
-    const bool watched = sluice_device.settings.window[0];
-    if (sluice_device.csv_wanted || tracing_wanted() || watched) {
-        device_read_architecture();
-    }
-    if (watched && watch_open(&err)) {
+    if (facts_context(&sluice_device, &err)) {
         device_report(&err);
         return NULL;
-    }
-    if (tracing_wanted()) {
-        tracing_read_model();
     }
     ggml_backend_t backend = calloc(1, sizeof *backend);
     ggml_backend_t cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
@@ -359,5 +320,6 @@ int device_setup(const struct sluice_settings *s, bool plugin, struct sluice_err
         .reg = &d->reg,
     };
     buffer_type_init(&d->buft, &d->dev);
+    facts_setup(d);
     return sluice_ok(err);
 }

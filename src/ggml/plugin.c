@@ -52,7 +52,7 @@ static void plugin_write_stats(void) {
 /* atexit: what is still to be written of SLUICE_CSV. */
 static void plugin_end_csv(void) {
     struct sluice_error err;
-    if (step_csv_close(&err)) {
+    if (step_csv_close(&sluice_device.steps, &err)) {
         fprintf(stderr, "sluice: %s\n", err.message);
     }
 }
@@ -85,7 +85,7 @@ ggml_backend_reg_t ggml_backend_init(void) {
     }
     sluice_device.bad_settings = bad;
     const char *csv = getenv("SLUICE_CSV");
-    if (csv && step_csv_open(csv, &err)) {
+    if (csv && step_csv_open(&sluice_device.steps, csv, &err)) {
         sluice_device.bad_settings = sluice_device.bad_settings.status ? sluice_device.bad_settings : err;
     } else if (csv) {
         sluice_device.csv_wanted = true;

@@ -51,16 +51,16 @@ char *metrics_text(struct window *w, size_t *n) {
     fputs(",model=", out);
     quoted(out, x->model);
     fputs(",architecture=", out);
-    quoted(out, x->architecture);
+    quoted(out, x->facts.architecture);
     fputs("} 1\n", out);
     single(out, "sluice_lossy", "1 when settings in force change the output.", x->lossy);
     counters_family(out, "sluice_window_uptime_seconds", "Time since the window opened.");
     fputs("sluice_window_uptime_seconds ", out);
     counters_fixed(out, clock_seconds() - w->started, 6);
     fputc('\n', out);
-    counters_metrics(out, &x->stats, x->ended, x->planned ? &x->plan : NULL);
-    if (x->planned && x->plan.limit_bytes) {
-        single(out, "sluice_memory_limit_bytes", "What the process may use.", x->plan.limit_bytes);
+    counters_metrics(out, &x->stats, x->ended, x->facts.planned ? &x->facts.plan : NULL);
+    if (x->facts.planned && x->facts.plan.limit_bytes) {
+        single(out, "sluice_memory_limit_bytes", "What the process may use.", x->facts.plan.limit_bytes);
     }
     single(out, "process_resident_memory_bytes", "Resident memory size in bytes.",
            x->anonymous_bytes + x->file_bytes + x->shared_bytes);

@@ -187,7 +187,7 @@ static bool post_form(struct post *p, const char *body, size_t n) {
 static bool post_check(struct post *p, const struct window *w, struct sluice_settings *next) {
     bool any = false;
     struct sluice_error why;
-    *next = w->now.settings;
+    *next = w->now.facts.settings;
     for (size_t i = 0; i < POST_N; i++) {
         const char *name = post_settings[i].name;
         if (p->given[i] && !post_settings[i].changeable) {

@@ -1,7 +1,7 @@
 /*
  * source.h - where the window gets its numbers from, and whom it tells of a changed setting.
  *
- * Three functions that src/ggml/ fills in (watch.c), and a test with made-up ones. The window calls them from its
+ * Three functions (watch.c), and a test with made-up ones. The window calls them from its
  * own thread alone. They may wait for locks that computing takes for a moment, and must themselves hold those for a
  * moment only: a token is being computed meanwhile.
  */
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "observe/counters.h"
+#include "observe/facts.h"
 #include "sluice.h"
 
 enum {
@@ -26,22 +27,16 @@ struct window_numbers {
     struct step_sums ended[COUNTERS_PHASES]; /* finished steps, by enum sluice_phase */
 
     /* The rest only when it was asked for. */
-    struct sluice_settings settings; /* in force now */
-    struct sluice_plan plan;         /* the memory plan, if `planned` */
-    bool planned;                    /* there is one */
-    bool lossy;                      /* something in force changes the output */
-    uint32_t experts;                /* of the largest layer; 0: no model streams */
-    uint32_t experts_used;           /* experts per token; 0: not known */
-    uint32_t experts_own;            /* the same, as the model's file says; 0: not known */
-    uint64_t anonymous_bytes;        /* memory of the process that is there now */
-    uint64_t file_bytes;             /* mapped file pages, likewise */
-    uint64_t shared_bytes;           /* shared memory, likewise */
-    char program[32];                /* name of the process */
-    char model[256];                 /* name of the model's first file, without folders; "": none */
-    char architecture[64];           /* of that model; "": not known */
-    char mode[1024];                 /* the mode line */
-    char warning[512];               /* what the user should know; "": nothing */
-    char error[512];                 /* why the last read failed that did; "": none ever did */
+    struct facts facts;       /* of the model and the settings; the mode line without folders of files */
+    bool lossy;               /* something in force changes the output */
+    uint32_t experts;         /* of the largest layer; 0: no model streams */
+    uint32_t experts_used;    /* experts per token; 0: not known */
+    uint64_t anonymous_bytes; /* memory of the process that is there now */
+    uint64_t file_bytes;      /* mapped file pages, likewise */
+    uint64_t shared_bytes;    /* shared memory, likewise */
+    char program[32];         /* name of the process */
+    char model[256];          /* name of the model's first file, without folders; "": none */
+    char error[512];          /* why the last read failed that did; "": none ever did */
 };
 
 /* State of a bundle (one expert of one layer) in the map. */

@@ -48,9 +48,9 @@ static json_t *phase_json(const struct window_numbers *x, int phase) {
 
 /* What comes before its counters. */
 static json_t *model_json(const struct window_numbers *x) {
-    return json_pack("{s:o,s:o,s:I,s:I,s:o}", "name", text_json(x->model), "architecture", text_json(x->architecture),
-                     "layers", count(x->stats.layers), "experts", count(x->experts), "experts_used",
-                     x->experts_used ? json_integer(x->experts_used) : json_null());
+    return json_pack("{s:o,s:o,s:I,s:I,s:o}", "name", text_json(x->model), "architecture",
+                     text_json(x->facts.architecture), "layers", count(x->stats.layers), "experts", count(x->experts),
+                     "experts_used", x->experts_used ? json_integer(x->experts_used) : json_null());
 }
 
 static json_t *now_json(const struct rates_now *r) {
@@ -63,16 +63,16 @@ static json_t *now_json(const struct rates_now *r) {
 }
 
 static json_t *plan_json(const struct window_numbers *x) {
-    json_t *o = x->planned ? json_object() : json_null();
-    if (x->planned) {
-        counters_json(o, COUNTERS_WINDOW, &(struct counters_at){.plan = &x->plan});
+    json_t *o = x->facts.planned ? json_object() : json_null();
+    if (x->facts.planned) {
+        counters_json(o, COUNTERS_WINDOW, &(struct counters_at){.plan = &x->facts.plan});
     }
     return o;
 }
 
 static json_t *memory_json(const struct window_numbers *x) {
-    const uint64_t limit = x->planned ? x->plan.limit_bytes : 0;
-    const char *by = x->plan.limit_by_setting ? "setting" : "machine";
+    const uint64_t limit = x->facts.planned ? x->facts.plan.limit_bytes : 0;
+    const char *by = x->facts.plan.limit_by_setting ? "setting" : "machine";
     return json_pack("{s:o,s:s?,s:o,s:{s:I,s:I,s:I,s:I}}", "limit_bytes",
                      limit ? json_integer(count(limit)) : json_null(), "limit_by", limit ? by : NULL, "plan",
                      plan_json(x), "used", "total_bytes", count(x->anonymous_bytes + x->file_bytes + x->shared_bytes),
@@ -117,10 +117,10 @@ json_t *stats_settings(const struct window *w) {
     static const char *const dense[] = {
         [SLUICE_DENSE_ANON] = "anon", [SLUICE_DENSE_MMAP] = "mmap", [SLUICE_DENSE_LOCK] = "lock"};
     const struct window_numbers *x = &w->now;
-    const struct sluice_settings *s = &x->settings;
+    const struct sluice_settings *s = &x->facts.settings;
     const char *slash = strrchr(s->cold_model, '/');
     const bool drops = s->drop_cold_experts > 0;
-    const bool fewer = x->experts_own && x->experts_used && x->experts_own != x->experts_used;
+    const bool fewer = x->facts.experts_own && x->experts_used && x->facts.experts_own != x->experts_used;
     return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", //
                      "cache", cache_setting(s),                                   //
                      "drop_cold_experts", setting(json_real(s->drop_cold_experts), drops, ""), "drop_renorm",
@@ -151,12 +151,15 @@ json_t *stats_json(struct window *w) {
     clock_gettime(CLOCK_REALTIME, &real); /* cannot fail for this clock */
     const struct sluice_stats *s = &x->stats;
     json_t *o = json_pack(
-        "{s:i,s:s,s:o,s:I,s:f,s:f,s:o,s:o,s:b,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:{s:o,s:f,s:f},s:o,s:o,s:{s:I,s:I}}", //
+        "{s:i,s:s,s:o,s:I,s:f,s:f,s:o,s:o,s:b,s:o,s:o,s:s,s:o,s:o,s:o,s:{},s:{},s:{},s:o,"
+        "s:{s:o,s:f,s:f},s:o,s:o,s:{s:I,s:I}}",
         "api", 1, "version", SLUICE_VERSION, "program", text_json(x->program), "pid", (json_int_t)getpid(),
         "time_seconds", (double)real.tv_sec + 1e-9 * (double)real.tv_nsec, "uptime_seconds", t - w->started, //
-        "model", model_json(x), "mode", text_json(x->mode), "lossy", (int)x->lossy, "warning", text_json(x->warning),
-        "error", text_json(x->error), "phase", r.phase < 0 ? "idle" : phase[r.phase], "now", now_json(&r),  //
+        "model", model_json(x), "mode", text_json(x->facts.mode), "lossy", (int)x->lossy, "warning",
+        text_json(x->facts.warning), "error", text_json(x->error), "phase", r.phase < 0 ? "idle" : phase[r.phase],
+        "now", now_json(&r),                                                                                //
         "prompt", phase_json(x, SLUICE_PHASE_PROMPT), "generation", phase_json(x, SLUICE_PHASE_GENERATION), //
+        "cache", "lookahead", "cold", /* of counters alone */
         "memory", memory_json(x), "disk", "probed_bytes_per_second", w->disk > 0 ? json_real(w->disk) : json_null(),
         "best_bytes_per_second", w->rates.best, "now_bytes_per_second", r.bytes_per_s, //
         "settings", stats_settings(w), "chat", chat_json(&w->chat), "page", "readers", count(w->events.readers),

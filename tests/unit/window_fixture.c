@@ -46,23 +46,23 @@ static void fake_numbers(void *ud, struct window_numbers *out, bool all) {
                                                                      .other_s = 0.02 * (double)f->tokens,
                                                                      .bookkeeping_s = 0.01 * (double)f->tokens}};
     if (all) {
-        memset(&out->plan, 0, sizeof out->plan);
-        out->settings = f->settings;
-        out->planned = true;
-        out->plan.total_bytes = 5 << 20;
-        out->plan.limit_bytes = 1 << 30;
+        memset(&out->facts.plan, 0, sizeof out->facts.plan);
+        out->facts.settings = f->settings;
+        out->facts.planned = true;
+        out->facts.plan.total_bytes = 5 << 20;
+        out->facts.plan.limit_bytes = 1 << 30;
         out->lossy = f->settings.drop_cold_experts > 0;
         out->experts = 8;
         out->experts_used = 2;
-        out->experts_own = 2;
+        out->facts.experts_own = 2;
         out->anonymous_bytes = 3 << 20;
         out->file_bytes = 2 << 20;
         out->shared_bytes = 1 << 20;
         snprintf(out->program, sizeof out->program, "fake");
         snprintf(out->model, sizeof out->model, "a \"b\\c\n\xff.gguf"); /* whatever a file may be called */
-        snprintf(out->architecture, sizeof out->architecture, "none");
-        snprintf(out->mode, sizeof out->mode, "streaming");
-        out->warning[0] = out->error[0] = '\0';
+        snprintf(out->facts.architecture, sizeof out->facts.architecture, "none");
+        snprintf(out->facts.mode, sizeof out->facts.mode, "streaming");
+        out->facts.warning[0] = out->error[0] = '\0';
     }
     pthread_mutex_unlock(&f->lock);
 }
