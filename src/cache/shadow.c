@@ -16,7 +16,7 @@
 #include "cache/classes.h"
 #include "cache/policy.h"
 
-enum { SHADOW_WINDOW = 64 }; /* experts asked for at once where a block's do not all fit, as ggml/block.c */
+enum { SHADOW_WINDOW = 64 }; /* experts asked for at once where a block's do not all fit, as ggml/hold.c */
 
 /* Slots of one size. */
 struct shadow_class {

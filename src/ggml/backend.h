@@ -45,7 +45,7 @@ struct sluice_device {
     char lossy_reason[256];         /* why blocks lose nothing although they should, for the mode line; "" if none */
     char dense_reason[256];         /* why dense weights are in the page cache although they should not; "" if not */
     struct sluice_plan plan;        /* the last plan; in force while the engine's arena is cut */
-    bool mode_printed;              /* the plug-in prints its mode line once */
+    _Atomic bool mode_printed;      /* the plug-in prints its mode line once; needs no lock */
     struct sluice_buffer *buffers;  /* weights over mapped files, a list */
     struct sluice_stats last_stats; /* counters when models were last there */
     char architecture[64];          /* of the file `described`, when a CSV file or the window asks for it; else "" */
@@ -183,23 +183,5 @@ void match_set_streaming(bool on);
 
 /* The load in progress on this thread: its owner number, and the top-k that its tensors announced. */
 uint64_t match_load_owner(uint32_t *top_k);
-
-/* ---- block.c: running a split ---- */
-
-struct block_exec;
-
-/* An executor for one ggml backend. cpu: the inner CPU backend, which it takes over. NULL: no memory. */
-struct block_exec *block_create(ggml_backend_t cpu, struct engine *engine);
-void block_destroy(struct block_exec *x);
-
-/* Threads of the inner CPU backend from now on. */
-void block_set_threads(struct block_exec *x, int n);
-
-/* Learn from a split that will be computed, maybe much later and after others. Nothing of it is remembered but weights.
- */
-void block_learn(struct block_exec *x, struct ggml_cgraph *graph);
-
-/* Compute a split. On failure *err says why. Not thread-safe for one executor. */
-enum ggml_status block_compute(struct block_exec *x, struct ggml_cgraph *graph, struct sluice_error *err);
 
 #endif

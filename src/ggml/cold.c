@@ -4,7 +4,7 @@
  * Where a lossy setting would leave out a routed expert, because it is not in memory and weighs little,
  * its copy in another quantisation of the same model can be read instead: fewer bytes than the expert,
  * less loss than nothing. Here is the file: opening it, finding the copy of every expert tensor, and what
- * memory the copies get. cold_block.c computes with them.
+ * memory the copies get. executor.c computes with them.
  *
  * An engine of its own. The copies' index, slots, policy and lanes are a second instance of the stream
  * engine. So the first one, and with it everything that is not substituted, does exactly what it does without

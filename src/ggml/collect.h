@@ -30,34 +30,34 @@ struct collect_zeros {
 };
 
 struct collect {
-    ggml_backend_t cpu;              /* computes everything; owned */
-    ggml_threadpool_t pool;          /* for CPU backends without OpenMP, else NULL */
-    int n_threads;                   /* of the CPU backend */
-    kernel_traits_fn traits;         /* for the decode kernel; NULL: none, or switched off */
-    const struct route *route;       /* of the nodes collected now; the owner's */
-    struct ggml_context *graph_ctx;  /* holds graph, for good */
-    struct ggml_cgraph *graph;       /* nodes collected */
-    struct ggml_context *tensors;    /* tensors made for it, reset after every run */
-    struct kernel_job *jobs;         /* kernel nodes' state */
-    int n_jobs;                      /* entries used */
-    struct kernel_place *places;     /* the jobs' experts */
-    uint32_t n_places, cap_places;   /* entries used, and room */
-    struct collect_scatter *scatter; /* to do after the run */
-    int n_scatter;                   /* entries used */
-    struct collect_zeros *zeros_of;  /* rows to set to zero in the graph */
-    int n_zeros;                     /* entries used */
-    char *rows;                      /* gathered or converted inputs, and outputs to scatter; rows_cap bytes */
-    size_t rows_used, rows_cap;      /* bytes */
+    ggml_backend_t cpu;                /* computes everything; owned */
+    ggml_threadpool_t pool;            /* for CPU backends without OpenMP, else NULL */
+    int n_threads;                     /* of the CPU backend */
+    kernel_traits_fn traits;           /* of the CPU backend; NULL: not known, and there is no kernel */
+    const struct route *route;         /* of the batch; the owner's */
+    struct ggml_context *graph_ctx;    /* holds graph, for good */
+    struct ggml_cgraph *graph;         /* nodes collected */
+    struct ggml_context *tensors;      /* tensors made for it, reset after every run */
+    struct kernel_job *jobs;           /* kernel nodes' state */
+    int n_jobs;                        /* entries used */
+    struct kernel_progress *progress;  /* of the jobs' experts */
+    uint32_t n_progress, cap_progress; /* entries used, and room */
+    struct collect_scatter *scatter;   /* to do after the run */
+    int n_scatter;                     /* entries used */
+    struct collect_zeros *zeros;       /* rows to set to zero in the graph */
+    int n_zeros;                       /* entries used */
+    char *rows;                        /* gathered or converted inputs, and outputs to scatter; rows_cap bytes */
+    size_t rows_used, rows_cap;        /* bytes */
     size_t rows_most;      /* bytes of them in a graph, unless one node has more; set before the first are added */
-    int32_t *zeros;        /* expert ids of one-expert nodes: all 0; zeros_cap entries */
-    int64_t zeros_cap;     /* rows that one node can have */
+    int32_t *ids;          /* expert ids of one-expert nodes: all 0; ids_cap entries */
+    int64_t ids_cap;       /* rows that one node can have */
     struct engine *failed; /* the last run lacked weights that this engine could not read; NULL: it did not */
     struct timing *timing; /* of the split that runs now, the owner's: running is booked there */
     struct idle idle;      /* of the kernel nodes, which run one after the other */
 };
 
-/* Set up over cpu, which is taken over on success. route is read whenever rows are added. */
-bool collect_init(struct collect *c, ggml_backend_t cpu, bool kernel, const struct route *route);
+/* Set up over cpu, which is taken over on success. *route is the batch's whenever something is added. */
+bool collect_init(struct collect *c, ggml_backend_t cpu, const struct route *route);
 
 /* Free everything, the CPU backend included if there is one. Accepts a zeroed struct. */
 void collect_free(struct collect *c);
@@ -74,9 +74,6 @@ enum ggml_status collect_flush(struct collect *c);
 /* Forget what was collected. */
 void collect_clear(struct collect *c);
 
-/* The routing of the nodes added from now on, of the same batch; it stays until they ran. */
-void collect_use_route(struct collect *c, const struct route *route);
-
 /* Append a node of the host's graph as it is. */
 enum ggml_status collect_add_plain(struct collect *c, struct ggml_tensor *node);
 
@@ -87,17 +84,18 @@ enum ggml_status collect_add_zeros(struct collect *c, struct ggml_tensor *node, 
  */
 enum ggml_status collect_add_weighting(struct collect *c, struct ggml_tensor *node, float *weight);
 
-/* Append the matmul of one expert (by place in the routing) for `node`, with its weights at `weights`. */
-enum ggml_status collect_add_expert(struct collect *c, struct ggml_tensor *node, uint32_t place, const void *weights);
-
-/* Can the kernel compute nodes of this type and shape, with the routing as it is? */
-bool collect_kernel_fits(const struct collect *c, const struct ggml_tensor *node);
+/*
+ * Append the matmul of one expert of a routing, by place, for `node`, with its weights at `weights`. The routing is the
+ * batch's or a part of it, and stays until the graph ran.
+ */
+enum ggml_status collect_add_expert(struct collect *c, const struct route *route, struct ggml_tensor *node,
+                                    uint32_t place, const void *weights);
 
 /*
- * Begin a kernel node for `node`, which must fit, with room for the experts of the routing in
- * job->place. NULL: *status says why. The caller completes the job (a second matmul, places) and then
- * calls kernel_add.
+ * Append n matmuls (1 or 2, with the same input), each by its part of the experts that are held, as one node of the
+ * kernel. They are of one type and shape, which the kernel can do. When experts pass in turns it is to be run at once.
  */
-struct kernel_job *collect_add_job(struct collect *c, struct ggml_tensor *node, enum ggml_status *status);
+enum ggml_status collect_add_kernel(struct collect *c, struct hold *h, struct ggml_tensor *const *node,
+                                    const uint32_t *part, int n);
 
 #endif

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "ggml/backend.h"
+#include "ggml/executor.h"
 #include "selftest/selftest.h"
 #include "cache/error.h"
 
@@ -108,11 +109,9 @@ void device_last_stats(struct sluice_stats *out) {
 }
 
 void device_print_mode(void) {
-    pthread_mutex_lock(&sluice_device.lock);
-    const bool print = sluice_device.plugin && !sluice_device.settings.quiet && !sluice_device.mode_printed;
-    sluice_device.mode_printed = true;
-    pthread_mutex_unlock(&sluice_device.lock);
-    if (print) {
+    const bool wanted = sluice_device.plugin && !sluice_device.settings.quiet;
+    if (wanted && !atomic_load_explicit(&sluice_device.mode_printed, memory_order_relaxed) &&
+        !atomic_exchange(&sluice_device.mode_printed, true)) {
         char line[1024];
         sluice_mode_line(line, sizeof line);
         fprintf(stderr, "sluice: %s\n", line);
@@ -134,13 +133,13 @@ static const char *backend_name(ggml_backend_t backend) {
 
 static void backend_free(ggml_backend_t backend) {
     device_keep_stats();
-    block_destroy(backend->context);
+    executor_destroy(backend->context);
     free(backend);
 }
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
     struct sluice_error err = {0};
-    const enum ggml_status status = block_compute(backend->context, graph, &err);
+    const enum ggml_status status = executor_compute(backend->context, graph, &err);
     if (status != GGML_STATUS_SUCCESS) {
         device_report(&err);
     }
@@ -151,7 +150,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
 static void backend_optimize(ggml_backend_t backend, struct ggml_cgraph *graph,
                              struct ggml_backend_graph_optimize_params *params) {
     (void)params;
-    block_learn(backend->context, graph);
+    executor_learn(backend->context, graph);
 }
 
 static const struct ggml_backend_i backend_iface = {
@@ -165,7 +164,7 @@ static ggml_guid backend_guid = {0x51, 0x1c, 0xe0, 0x9a, 0x63, 0x0d, 0x4f, 0x21,
                                  0xb1, 0x7e, 0x5a, 0x0c, 0x88, 0xd2, 0x19, 0x33};
 
 static void backend_set_threads(ggml_backend_t backend, int n) {
-    block_set_threads(backend->context, n);
+    executor_set_threads(backend->context, n);
     atomic_store(&sluice_device.threads, n);
 }
 
@@ -218,7 +217,11 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
     }
     ggml_backend_t backend = calloc(1, sizeof *backend);
     ggml_backend_t cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
-    struct block_exec *x = backend && cpu ? block_create(cpu, sluice_device.engine) : NULL;
+    const struct executor_setup setup = {.engine = sluice_device.engine,
+                                         .copies = sluice_device.cold.engine,
+                                         .device = &sluice_device,
+                                         .reference = sluice_device.settings.reference_kernel};
+    struct executor *x = backend && cpu ? executor_create(cpu, &setup) : NULL;
     if (!x) {
         sluice_fail(&err, cpu ? SLUICE_ERR_MEMORY : SLUICE_ERR_LLAMA, "%s",
                     cpu ? "out of memory" : "this llama.cpp has no CPU backend");

@@ -1,7 +1,7 @@
 /*
  * kernel.c - the expert matmuls of a batch: wait inside the computation, not between computations.
  *
- * The reference path (block.c) makes a stock MUL_MAT_ID of every expert, gathers and scatters its
+ * The reference path (executor.c) makes a stock MUL_MAT_ID of every expert, gathers and scatters its
  * rows, and runs a graph whenever it must wait. Each run wakes and joins all compute threads, each
  * node joins them a few times, and a whole expert arrives before a row of it is computed. Here the
  * experts of a batch are one ggml node on the CPU backend's own threads. Every thread takes chunks
@@ -24,8 +24,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "ggml/hold.h"
 #include "ggml/route.h"
-#include "ggml/window.h"
 #include "cache/clock.h"
 
 enum {
@@ -95,16 +95,6 @@ static int32_t kernel_chunks(const struct ggml_tensor *node) {
     return (int32_t)((node->src[0]->ne[1] + KERNEL_CHUNK - 1) / KERNEL_CHUNK);
 }
 
-void kernel_place_init(struct kernel_place *p, const struct kernel_job *j, uint32_t slot) {
-    int32_t left = 0;
-    for (int m = 0; m < j->n_mats; m++) {
-        atomic_store_explicit(&p->next[m], 0, memory_order_relaxed);
-        left += kernel_chunks(j->node[m]);
-    }
-    atomic_store_explicit(&p->left, left, memory_order_relaxed);
-    atomic_store_explicit(&p->slot, slot, memory_order_relaxed);
-}
-
 /* Weight rows [from, to) of matmul m for all rows of a place. */
 static void kernel_chunk(const struct kernel_job *j, int m, uint32_t place, const char *weights, int64_t from,
                          int64_t to) {
@@ -125,9 +115,18 @@ static void kernel_chunk(const struct kernel_job *j, int m, uint32_t place, cons
     }
 }
 
+/* A chunk of a place is computed, or a thread does not look at it any more: was that the last? */
+static void kernel_leave(struct kernel_job *j, uint32_t place) {
+    /* Release: whoever sees 0 may give the slot back, so all reading of it is before that. */
+    if (atomic_fetch_sub_explicit(&j->progress[place].left, 1, memory_order_acq_rel) == 1 && !j->hold->all) {
+        hold_done(j->hold, place);
+        hold_roll(j->hold, false);
+    }
+}
+
 /* Chunks of matmul m for a place that is ready, until another thread took the last. */
 static void kernel_rows(struct kernel_job *j, int m, uint32_t place, uint32_t slot) {
-    struct kernel_place *p = &j->place[place];
+    struct kernel_progress *p = &j->progress[place];
     const int64_t n_rows = j->node[m]->src[0]->ne[1];
     for (;;) {
         const int64_t from = (int64_t)atomic_fetch_add_explicit(&p->next[m], 1, memory_order_relaxed) * KERNEL_CHUNK;
@@ -135,40 +134,66 @@ static void kernel_rows(struct kernel_job *j, int m, uint32_t place, uint32_t sl
             return;
         }
         /* Asked for only with a chunk in hand: until that is computed the slot is not given back. */
-        const char *weights = engine_part_data(j->engine, slot, j->part[m]);
+        const char *weights = engine_part_data(j->hold->engine, slot, j->part[m]);
         kernel_chunk(j, m, place, weights, from, from + KERNEL_CHUNK < n_rows ? from + KERNEL_CHUNK : n_rows);
-        /* Release: whoever sees 0 may give the slot back, so all reading of it is before that. */
-        if (atomic_fetch_sub_explicit(&p->left, 1, memory_order_acq_rel) == 1 && j->window) {
-            window_roll(j->window, j, false);
-        }
+        kernel_leave(j, place);
     }
 }
 
 /* Nothing to compute for this thread now: get other experts, or sleep until something changed. */
 static void kernel_wait(struct kernel_job *j, int nth, uint32_t seen) {
     idle_enter(j->idle, nth, clock_seconds());
-    if (!j->window || !window_roll(j->window, j, true)) {
-        engine_wait(j->engine, seen);
+    if (!hold_roll(j->hold, true)) {
+        engine_wait(j->hold->engine, seen);
     }
     idle_leave(j->idle, nth, clock_seconds());
 }
 
 /*
- * The state of a place's part for matmul m, its slot, and whether all of the place is computed. With a
- * window, under its lock: a slot that is given back may be another expert's at once, or gone.
+ * Keep the slot of a place from being given back while this thread looks at it. Experts that pass in turns lose their
+ * slots as soon as nothing is left of them, and a slot that was given back is another expert's at once, or gone. So who
+ * looks counts as something that is left. False: all of the place is computed.
  */
-static enum part_state kernel_look(struct kernel_job *j, int m, uint32_t place, uint32_t *slot, bool *over) {
-    struct kernel_place *p = &j->place[place];
-    if (j->window) {
-        window_lock(j->window);
+static bool kernel_enter(struct kernel_job *j, uint32_t place) {
+    _Atomic int32_t *left = &j->progress[place].left;
+    int32_t n = atomic_load_explicit(left, memory_order_acquire);
+    if (j->hold->all) {
+        return n > 0;
     }
-    *slot = atomic_load_explicit(&p->slot, memory_order_relaxed);
-    *over = atomic_load_explicit(&p->left, memory_order_acquire) == 0;
-    const enum part_state state = *slot == UINT32_MAX ? PART_EMPTY : engine_part_state(j->engine, *slot, j->part[m]);
-    if (j->window) {
-        window_unlock(j->window);
+    while (n > 0 &&
+           !atomic_compare_exchange_weak_explicit(left, &n, n + 1, memory_order_acquire, memory_order_acquire)) {
     }
-    return state;
+    return n > 0;
+}
+
+/* Matmul m of a place: compute what can be computed of it now. True: this thread finds no more to do there. */
+static bool kernel_try(struct kernel_job *j, int m, uint32_t place) {
+    if (!j->hold->all && hold_stage(j->hold, place) == HOLD_WAITING) {
+        return false;
+    }
+    if (!kernel_enter(j, place)) {
+        return true;
+    }
+    struct engine *e = j->hold->engine;
+    const uint32_t slot = hold_slot(j->hold, place);
+    const enum part_state state = slot == UINT32_MAX ? PART_EMPTY : engine_part_state(e, slot, j->part[m]);
+    if (state == PART_FAILED) {
+        atomic_store_explicit(&j->failed, true, memory_order_relaxed);
+    } else if (state == PART_READY) {
+        kernel_rows(j, m, place, slot);
+    }
+    if (!j->hold->all) {
+        kernel_leave(j, place);
+    }
+    return state == PART_READY;
+}
+
+/* Is there no use in going on? A read failed, or experts that were to pass could not be acquired. */
+static bool kernel_failed(struct kernel_job *j) {
+    if (hold_failed(j->hold)) {
+        atomic_store_explicit(&j->failed, true, memory_order_relaxed);
+    }
+    return atomic_load_explicit(&j->failed, memory_order_relaxed);
 }
 
 /* The node that multiplies. */
@@ -177,51 +202,50 @@ static void kernel_multiply(struct ggml_tensor *dst, int ith, int nth, void *use
     (void)ith;
     struct kernel_job *j = userdata;
     /* Places whose chunks are all taken, as far as this thread knows. */
-    uint64_t taken[KERNEL_MATS][KERNEL_PLACES / 64] = {0};
+    uint64_t taken[KERNEL_MATS][KERNEL_EXPERTS / 64] = {0};
     uint32_t left = j->route->n * (uint32_t)j->n_mats;
-    while (left && !atomic_load_explicit(&j->failed, memory_order_relaxed)) {
-        const uint32_t seen = engine_seen(j->engine);
+    while (left && !kernel_failed(j)) {
+        const uint32_t seen = engine_seen(j->hold->engine);
         const uint32_t before = left;
         for (int m = 0; m < j->n_mats; m++) {
             for (uint32_t i = 0; i < j->route->n; i++) {
-                if (taken[m][i / 64] >> i % 64 & 1) {
-                    continue;
-                }
-                uint32_t slot;
-                bool over;
-                const enum part_state state = kernel_look(j, m, i, &slot, &over);
-                if (state == PART_FAILED && !over) {
-                    atomic_store_explicit(&j->failed, true, memory_order_relaxed);
-                    return;
-                }
-                if (state == PART_READY || over) {
-                    if (!over) {
-                        kernel_rows(j, m, i, slot);
-                    }
+                if (!(taken[m][i / 64] >> i % 64 & 1) && kernel_try(j, m, i)) {
                     taken[m][i / 64] |= (uint64_t)1 << i % 64;
                     left--;
                 }
             }
         }
-        if (left && left == before) {
+        if (left && left == before && !kernel_failed(j)) {
             kernel_wait(j, nth, seen);
         }
     }
 }
 
+void kernel_append(struct ggml_cgraph *graph, struct ggml_tensor *t, void *data) {
+    t->data = data;
+    t->flags |= GGML_TENSOR_FLAG_COMPUTE; /* without it ggml skips the node silently */
+    ggml_graph_add_node(graph, t);
+}
+
 void kernel_add(struct ggml_context *ctx, struct ggml_cgraph *graph, struct kernel_job *job) {
     struct ggml_tensor *in = job->node[0]->src[1], *node = job->node[0];
-    assert(job->route->n <= KERNEL_PLACES);
+    assert(job->route->n <= KERNEL_EXPERTS);
+    int32_t left = 0;
+    for (int m = 0; m < job->n_mats; m++) {
+        left += kernel_chunks(job->node[m]);
+    }
+    for (uint32_t p = 0; p < job->route->n; p++) {
+        for (int m = 0; m < job->n_mats; m++) {
+            atomic_store_explicit(&job->progress[p].next[m], 0, memory_order_relaxed);
+        }
+        atomic_store_explicit(&job->progress[p].left, left, memory_order_relaxed);
+    }
     if (job->rows != in->data) {
         struct ggml_tensor *c = ggml_custom_4d(ctx, GGML_TYPE_I8, (int64_t)job->token_bytes, in->ne[2], 1, 1, NULL, 0,
                                                kernel_convert, GGML_N_TASKS_MAX, job);
-        c->data = job->rows;
-        c->flags |= GGML_TENSOR_FLAG_COMPUTE;
-        ggml_graph_add_node(graph, c);
+        kernel_append(graph, c, job->rows);
     }
     struct ggml_tensor *t = ggml_custom_4d(ctx, GGML_TYPE_F32, node->ne[0], node->ne[1], node->ne[2], 1, NULL, 0,
                                            kernel_multiply, GGML_N_TASKS_MAX, job);
-    t->data = node->data;
-    t->flags |= GGML_TENSOR_FLAG_COMPUTE;
-    ggml_graph_add_node(graph, t);
+    kernel_append(graph, t, node->data);
 }

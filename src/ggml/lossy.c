@@ -32,6 +32,7 @@
 #include <string.h>
 
 #include "ggml/backend.h"
+#include "ggml/hold.h"
 #include "ggml/weights.h"
 #include "cache/error.h"
 #include "cache/shadow.h"
@@ -52,30 +53,24 @@ void lossy_block(struct lossy *l) {
     l->active = l->examined = l->shadowed = false;
 }
 
-/* Room for a routing. False: no memory. */
+/* Room for a routing; what was there is of an earlier one. False: no memory. */
 static bool lossy_reserve(struct lossy *l, const struct route *r) {
     const int64_t rows = r->K * r->T;
     if (rows > l->cap_rows) {
-        uint8_t *fate = realloc(l->fate, (size_t)rows);
-        l->fate = fate ? fate : l->fate;
-        float *weight = reallocarray(l->weight, (size_t)rows, sizeof *weight);
-        l->weight = weight ? weight : l->weight;
-        if (!fate || !weight) {
-            return false;
-        }
-        l->cap_rows = rows;
+        free(l->fate);
+        free(l->weight);
+        l->fate = malloc((size_t)rows * sizeof *l->fate);
+        l->weight = calloc((size_t)rows, sizeof *l->weight);
+        l->cap_rows = l->fate && l->weight ? rows : 0;
     }
     if (r->n_all > l->cap_places) {
-        uint8_t *leave = realloc(l->leave, r->n_all);
-        l->leave = leave ? leave : l->leave;
-        uint8_t *aside = realloc(l->aside, r->n_all);
-        l->aside = aside ? aside : l->aside;
-        if (!leave || !aside) {
-            return false;
-        }
-        l->cap_places = r->n_all;
+        free(l->leave);
+        free(l->aside);
+        l->leave = malloc(r->n_all);
+        l->aside = malloc(r->n_all);
+        l->cap_places = l->leave && l->aside ? r->n_all : 0;
     }
-    return true;
+    return l->cap_rows >= rows && l->cap_places >= r->n_all;
 }
 
 /* The shadow hears of a block; made anew when a generation has begun, or the models are others. */
@@ -85,7 +80,7 @@ static void lossy_shadow(struct lossy *l, struct engine *e, uint32_t group, cons
         struct engine_group *g = calloc(TRACE_LAYERS_MAX, sizeof *g);
         const uint32_t n = g ? engine_groups(e, g, TRACE_LAYERS_MAX, &arena) : 0;
         shadow_destroy(l->shadow);
-        l->shadow = n ? shadow_create(g, n, &arena, sluice_device.settings.policy) : NULL;
+        l->shadow = n ? shadow_create(g, n, &arena, l->device->settings.policy) : NULL;
         l->shadow_cuts = n ? arena.cuts : 0;
         l->shadow_generation = l->batch->generation;
         free(g);
@@ -110,8 +105,11 @@ static int64_t lossy_top(const struct ggml_tensor *w, int64_t token) {
 
 const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgraph *g, int i, uint32_t group,
                              const struct route *r) {
-    const struct sluice_settings *s = &sluice_device.settings; /* of these fields nobody changes any */
-    const double below = atomic_load_explicit(&sluice_device.drop_below, memory_order_relaxed);
+    if (!l->device) {
+        return NULL;
+    }
+    const struct sluice_settings *s = &l->device->settings; /* of these fields nobody changes any */
+    const double below = atomic_load_explicit(&l->device->drop_below, memory_order_relaxed);
     const struct ggml_tensor *ids = ggml_graph_node(g, i)->src[2];
     if (s->drop_reproducible) {
         lossy_shadow(l, e, group, r);
@@ -119,7 +117,7 @@ const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgra
     if (!(below > 0)) {
         return NULL;
     }
-    atomic_store_explicit(&sluice_device.top_k, (uint32_t)r->K, memory_order_relaxed);
+    atomic_store_explicit(&l->device->top_k, (uint32_t)r->K, memory_order_relaxed);
     l->weighting = weights_weighting(g, i, ids);
     if (!l->weighting) {
         device_note_lossy("the router's final weights were not found beside the experts");
@@ -152,7 +150,7 @@ const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgra
 /* The weights of the block without what is left out. */
 static void lossy_weigh(struct lossy *l, const struct route *r) {
     const struct ggml_tensor *w = l->weighting->src[1];
-    const bool renormalise = atomic_load_explicit(&sluice_device.drop_renorm, memory_order_relaxed);
+    const bool renormalise = atomic_load_explicit(&l->device->drop_renorm, memory_order_relaxed);
     for (int64_t t = 0; t < r->T; t++) {
         double all = 0, kept = 0;
         for (int64_t k = 0; k < r->K; k++) {
@@ -170,32 +168,13 @@ static void lossy_weigh(struct lossy *l, const struct route *r) {
     }
 }
 
-/* Renumber what is by place as route_set_aside does. */
-static void lossy_renumber(const struct lossy *l, uint32_t n, uint32_t *slot, uint8_t *found) {
-    uint32_t at = 0, n_aside = 0;
-    uint8_t *aside = l->leave; /* not needed any more */
-    for (uint32_t p = 0; p < n; p++) {
-        if (l->aside[p]) {
-            aside[n_aside++] = found[p];
-        } else {
-            slot[at] = slot[p];
-            found[at++] = found[p];
-        }
-    }
-    for (uint32_t k = 0; k < n_aside; k++) {
-        slot[at] = UINT32_MAX;
-        found[at++] = aside[k];
-    }
-}
-
-void lossy_settle(struct lossy *l, struct engine *e, enum engine_phase phase, uint32_t group, bool copies,
-                  struct route *r, const struct ggml_tensor *ids, uint32_t *slot, uint8_t *found) {
+bool lossy_settle(struct lossy *l, const struct hold *h, bool copies, struct route *r, const struct ggml_tensor *ids) {
     struct sluice_drop_stats d = {0};
     l->fate_of_cold = copies ? LOSSY_COPY : LOSSY_DROP;
     for (uint32_t p = 0; l->examined && p < r->n_all; p++) {
-        l->aside[p] = found[p] == ENGINE_LEFT || found[p] == ENGINE_LEFT_THERE;
+        l->aside[p] = h->found[p] == ENGINE_LEFT || h->found[p] == ENGINE_LEFT_THERE;
         d.experts += l->aside[p];
-        d.experts_there += found[p] == ENGINE_LEFT_THERE;
+        d.experts_there += h->found[p] == ENGINE_LEFT_THERE;
     }
     for (int64_t row = 0; l->examined && row < r->K * r->T; row++) {
         const int64_t t = row / r->K, k = row % r->K;
@@ -212,15 +191,15 @@ void lossy_settle(struct lossy *l, struct engine *e, enum engine_phase phase, ui
         if (!copies) {
             lossy_weigh(l, r);
         }
-        lossy_renumber(l, r->n_all, slot, found);
         route_set_aside(r, ids, l->aside);
     }
     if (l->examined) {
-        engine_count_drops(e, phase, group, &d);
+        engine_count_drops(h->engine, h->phase, h->group, &d);
     }
     if (l->shadowed) {
-        shadow_acquire(l->shadow, group, r->expert, r->n);
+        shadow_acquire(l->shadow, h->group, r->expert, r->n);
     }
+    return l->active;
 }
 
 /* "0.50", "1e-09", whatever sign the program's locale puts before a fraction. */

@@ -1,18 +1,10 @@
 /*
  * lossy.h - which routed experts of a block are given up, and what becomes of them.
  *
- * The order of events in a block (block.c):
- *
- *   lossy_propose   before anything is acquired: which experts MAY be given up, from the router's weights
- *   engine_acquire  decides, in the step that pins the others: given up is what would have to be read
- *   lossy_settle    notes the decision: fate of every routing, places of the route, weights for the outputs
- *   collect_add_zeros      after each expert matmul: rows that nothing computes are set to zero
- *   collect_add_weighting  instead of the weighting: multiplies with `weight`
- *
- * A fate says what becomes of one routing. With a cold model given-up experts are not left out but computed from
- * their copies (cold_block.c), between those steps: acquired after lossy_settle, computed in place of the zeros; the
- * weighting is the program's own then. Rows of given-up experts are in places [route.n, route.n_all) either way, and
- * only LOSSY_DROP has weight 0 and rows of zeros.
+ * In a block (executor.c): lossy_propose, before anything is acquired, says which experts MAY be given up; the engine
+ * decides in the step that pins the others, and gives up what would have to be read; lossy_settle notes it. After each
+ * expert matmul rows that nothing computes are set to zero, and the weighting multiplies with `weight`. With a cold
+ * model given-up experts are not left out but computed from their copies, and the weighting is the program's own.
  */
 #ifndef SLUICE_GGML_LOSSY_H
 #define SLUICE_GGML_LOSSY_H
@@ -32,11 +24,15 @@ struct shadow;
 enum lossy_fate {
     LOSSY_KEEP, /* computed as ever */
     LOSSY_DROP, /* left out: weight 0, rows of zeros, nothing read */
-    LOSSY_COPY, /* computed from the cold model's copy of the expert, with the weight that it has (cold_block.c) */
+    LOSSY_COPY, /* computed from the cold model's copy of the expert, with the weight that it has */
 };
+
+struct hold;
+struct sluice_device;
 
 /* The lossy settings' state of one context. */
 struct lossy {
+    struct sluice_device *device; /* has the settings; NULL: nothing is lossy */
     /* The current block; valid from lossy_settle to the end of the block. */
     bool active;                   /* some routing of it has another fate than LOSSY_KEEP */
     enum lossy_fate fate_of_cold;  /* which one: LOSSY_DROP or LOSSY_COPY */
@@ -72,11 +68,10 @@ const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgra
                              const struct route *r);
 
 /*
- * The engine decided, with success or SLUICE_ERR_BUDGET: found[] is by place. `copies`: the experts have copies, from
- * which what is given up is computed. With anything given up the route is renumbered, and slot[] and found[] with it.
+ * The engine decided, as h->found says. `copies`: the experts have copies, from which what is given up is computed.
+ * True: something was given up, as l->aside says by place, and the route is renumbered; *h is still to be.
  */
-void lossy_settle(struct lossy *l, struct engine *e, enum engine_phase phase, uint32_t group, bool copies,
-                  struct route *r, const struct ggml_tensor *ids, uint32_t *slot, uint8_t *found);
+bool lossy_settle(struct lossy *l, const struct hold *h, bool copies, struct route *r, const struct ggml_tensor *ids);
 
 /* Is some routing of the block left out? */
 static inline bool lossy_drops(const struct lossy *l) {

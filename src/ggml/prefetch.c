@@ -1,10 +1,10 @@
 /*
- * foresee.c - guessing which experts the next block will use.
+ * prefetch.c - guessing which experts the next block will use.
  *
  * While attention computes, the disk would be idle: the next layer's router has not spoken yet. But a
  * layer adds little to the hidden state, so the next layer's router applied to this layer's input
  * names most of the experts that it will pick, the likeliest ones best. What of these is not in memory
- * is read while nothing else is to be read (engine_prefetch), whole bundles, likeliest first.
+ * is read while nothing else is to be read (engine_prefetch), whole experts, likeliest first.
  *
  * Measured, one token at a time, share of the guesses that the router then picked, by rank of the
  * guess (2026-11-30):

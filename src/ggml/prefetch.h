@@ -1,4 +1,4 @@
-/* foresee.h - guessing which experts the next block will use. */
+/* prefetch.h - guessing which experts the next block will use. */
 #ifndef SLUICE_GGML_PREFETCH_H
 #define SLUICE_GGML_PREFETCH_H
 
@@ -52,7 +52,7 @@ void prefetch_learn(struct prefetch *f, const struct ggml_tensor *node, uint32_t
 void prefetch_guess(struct prefetch *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, uint32_t next,
                     int64_t top_k, uint32_t n_distinct);
 
-/* The block's own demand is under way, or served: have what was guessed read when the lanes are idle. Once per guess.
+/* The block's own demand is under way, or served: have what was guessed read when the disk is idle. Once per guess.
  */
 void prefetch_read(struct prefetch *f, struct engine *e);
 

@@ -21,30 +21,22 @@
 
 #include "cache/error.h"
 
-/* Grow one array; the old one stays valid on failure. */
-static bool route_grow(int32_t **p, size_t n) {
-    int32_t *q = reallocarray(*p, n, sizeof *q);
-    if (q) {
-        *p = q;
-    }
-    return q != NULL;
-}
-
+/* Room for so many experts and rows; what was there is of an earlier routing. */
 static bool route_reserve(struct route *r, int64_t n_expert, int64_t rows) {
-    if (n_expert > r->cap_experts) {
-        const size_t n = (size_t)n_expert;
-        r->cap_experts = 0;
-        if (!route_grow(&r->expert, n) || !route_grow(&r->first, n + 1) || !route_grow(&r->index, n) ||
-            !route_grow(&r->spare, n)) {
+    if (n_expert > r->cap_experts || rows > r->cap_rows) {
+        n_expert = n_expert > r->cap_experts ? n_expert : r->cap_experts;
+        rows = rows > r->cap_rows ? rows : r->cap_rows;
+        route_free(r);
+        r->expert = calloc((size_t)n_expert, sizeof *r->expert);
+        r->first = calloc((size_t)n_expert + 1, sizeof *r->first);
+        r->index = calloc((size_t)n_expert, sizeof *r->index);
+        r->spare = calloc((size_t)n_expert, sizeof *r->spare);
+        r->list = calloc((size_t)rows, sizeof *r->list);
+        if (!r->expert || !r->first || !r->index || !r->spare || !r->list) {
+            route_free(r);
             return false;
         }
         r->cap_experts = n_expert;
-    }
-    if (rows > r->cap_rows) {
-        r->cap_rows = 0;
-        if (!route_grow(&r->list, (size_t)rows)) {
-            return false;
-        }
         r->cap_rows = rows;
     }
     return true;
@@ -86,25 +78,35 @@ static void route_sort(struct route *r, uint32_t n_expert) {
     }
 }
 
-static int route_strange(const struct ggml_tensor *ids, int32_t e, int64_t n_expert, struct sluice_error *err) {
-    return sluice_fail(err, SLUICE_ERR_FORMAT, "the router picked expert %d of %lld (%s)", e, (long long)n_expert,
-                       ids->name);
+int route_check(const struct ggml_tensor *ids, int64_t n_expert, struct sluice_error *err) {
+    for (int64_t t = 0; t < ids->ne[1]; t++) {
+        for (int64_t k = 0; k < ids->ne[0]; k++) {
+            const int32_t e = route_id(ids, t, k);
+            if (e < 0 || e >= n_expert) {
+                return sluice_fail(err, SLUICE_ERR_FORMAT, "the router picked expert %d of %lld (%s)", e,
+                                   (long long)n_expert, ids->name);
+            }
+        }
+    }
+    return sluice_ok(err);
 }
 
 int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert, struct sluice_error *err) {
+    const int64_t rows = ids->ne[0] * ids->ne[1];
+    if (rows > INT32_MAX || !route_reserve(r, n_expert, rows)) {
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory for the routing of %lld tokens",
+                           (long long)ids->ne[1]);
+    }
     r->K = ids->ne[0];
     r->T = ids->ne[1];
     r->n = r->n_all = 0;
-    if (r->K * r->T > INT32_MAX || !route_reserve(r, n_expert, r->K * r->T)) {
-        return sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory for the routing of %lld tokens", (long long)r->T);
+    if (route_check(ids, n_expert, err)) {
+        return err->status;
     }
     memset(r->index, 0xff, (size_t)n_expert * sizeof *r->index); /* all -1 */
     for (int64_t t = 0; t < r->T; t++) {
         for (int64_t k = 0; k < r->K; k++) {
             const int32_t e = route_id(ids, t, k);
-            if (e < 0 || (uint32_t)e >= n_expert) {
-                return route_strange(ids, e, n_expert, err);
-            }
             if (r->index[e] < 0) {
                 r->index[e] = (int32_t)r->n_all;
                 r->expert[r->n_all++] = e;
@@ -116,18 +118,6 @@ int route_read(struct route *r, const struct ggml_tensor *ids, uint32_t n_expert
         route_sort(r, n_expert);
     }
     route_fill(r, ids);
-    return sluice_ok(err);
-}
-
-int route_check(const struct ggml_tensor *ids, int64_t n_expert, struct sluice_error *err) {
-    for (int64_t t = 0; t < ids->ne[1]; t++) {
-        for (int64_t k = 0; k < ids->ne[0]; k++) {
-            const int32_t e = route_id(ids, t, k);
-            if (e < 0 || e >= n_expert) {
-                return route_strange(ids, e, n_expert, err);
-            }
-        }
-    }
     return sluice_ok(err);
 }
 
@@ -149,6 +139,15 @@ void route_set_aside(struct route *r, const struct ggml_tensor *ids, const uint8
         r->index[r->expert[i]] = (int32_t)i;
     }
     route_fill(r, ids);
+}
+
+struct route route_given_up(const struct route *r) {
+    struct route part = *r;
+    part.n = part.n_all = r->n_all - r->n;
+    part.expert += r->n;
+    part.first += r->n;
+    part.index = part.spare = NULL;
+    return part;
 }
 
 struct engine_routing route_routing(const struct route *r) {

@@ -42,6 +42,12 @@ int route_check(const struct ggml_tensor *ids, int64_t n_expert, struct sluice_e
  */
 void route_set_aside(struct route *r, const struct ggml_tensor *ids, const uint8_t *aside);
 
+/*
+ * The part that was set aside, as a routing of its own: a view, as long as r stays as it is. Rows are positions in the
+ * whole list; it has no index, and is not to be freed.
+ */
+struct route route_given_up(const struct route *r);
+
 /* The engine's view of it, with those that are set aside. */
 struct engine_routing route_routing(const struct route *r);
 

@@ -21,6 +21,14 @@
 
 enum { WEIGHTS_STEPS = 256 }; /* nodes looked at in search of a router, at most */
 
+/* What a tensor is a view of, if it is one; NULL stays NULL. */
+static const struct ggml_tensor *weights_origin(const struct ggml_tensor *t) {
+    while (t && (t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW)) {
+        t = t->src[0];
+    }
+    return t;
+}
+
 /* Does t come from an expert matmul with this routing, through the block's cheap operations? */
 static bool weights_of_block(const struct ggml_tensor *t, const struct ggml_tensor *ids, int depth) {
     if (!t || depth == 0) {
@@ -34,17 +42,13 @@ static bool weights_of_block(const struct ggml_tensor *t, const struct ggml_tens
 }
 
 static bool weights_scale(const struct ggml_tensor *t) {
-    while (t && (t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW)) {
-        t = t->src[0];
-    }
+    t = weights_origin(t);
     return t && (t->op == GGML_OP_NONE || (t->op == GGML_OP_GET_ROWS && t->src[0] && t->src[0]->op == GGML_OP_REPEAT));
 }
 
 /* Is what t shows computed by a node of this split? Then it is not there when the split begins. */
 static bool weights_in_split(struct ggml_cgraph *g, const struct ggml_tensor *t) {
-    while (t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW) {
-        t = t->src[0];
-    }
+    t = weights_origin(t);
     for (int i = 0; i < ggml_graph_n_nodes(g); i++) {
         if (ggml_graph_node(g, i) == t) {
             return true;
@@ -97,14 +101,6 @@ static const struct ggml_tensor *weights_search(const struct ggml_tensor *t, uin
         }
     }
     return NULL;
-}
-
-/* What a tensor is a view of. */
-static const struct ggml_tensor *weights_origin(const struct ggml_tensor *t) {
-    while (t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW) {
-        t = t->src[0];
-    }
-    return t;
 }
 
 const struct ggml_tensor *weights_matmul(const struct ggml_tensor *ids, uint32_t n_expert, struct weights_router *r) {

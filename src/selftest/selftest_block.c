@@ -10,7 +10,7 @@
  * as a stock node of its own (the reference path), then all experts as the kernel's nodes
  *
  * for three types of weights, and for one token and several, so that experts have one row and many. Many rows by
- * the kernel are tried the way block.c does it: only where trial.c found the same bytes. That ggml has another
+ * the kernel are tried the way a run does it: only where multiply.c found the same bytes. That ggml has another
  * kernel for many rows of some type breaks nothing.
  */
 #include "ggml/backend.h"
@@ -19,10 +19,11 @@
 #include <string.h>
 
 #include "ggml/collect.h"
+#include "ggml/hold.h"
+#include "ggml/multiply.h"
 #include "ggml/route.h"
 #include "selftest/selftest_impl.h"
 #include "selftest/selftest_model.h"
-#include "ggml/trial.h"
 #include "cache/clock.h"
 #include "cache/error.h"
 
@@ -68,10 +69,8 @@ struct block {
     struct collect collect;            /* runs our side's nodes */
     struct timing timing;              /* that collect keeps; nobody reads it */
     struct route route;                /* of the current batch */
-    struct trial trial;                /* whether the kernel may be used */
-    kernel_traits_fn traits;           /* of the CPU backend */
-    uint32_t slot[SELFTEST_EXPERTS];   /* by place, while held */
-    uint32_t held;                     /* of them */
+    struct multiply multiply;          /* computes the matmuls */
+    struct hold hold;                  /* its experts */
 
     /* The current run. */
     int shape;                                          /* index of selftest_shapes */
@@ -233,69 +232,11 @@ static enum ggml_status block_acquire(struct block *b) {
         !collect_reserve(&b->collect, SELFTEST_TOP_K * b->tokens)) {
         return GGML_STATUS_FAILED;
     }
-    const struct engine_routing r = route_routing(&b->route);
-    const struct engine_want want = {.group = group,
-                                     .parts = (1u << SELFTEST_MATS) - 1,
-                                     .expert = b->route.expert,
-                                     .n = b->route.n,
-                                     .phase = phase,
-                                     .first = true,
-                                     .all = true,
-                                     .wait = true};
-    if (engine_begin_block(b->model.engine, group, phase, &r, err) ||
-        engine_acquire(b->model.engine, &want, b->slot, &b->held, err)) {
+    if (hold_begin(&b->hold, &b->route, group, phase, true, err) ||
+        hold_all(&b->hold, (1u << SELFTEST_MATS) - 1, NULL, NULL, err) || !b->hold.all) {
         return GGML_STATUS_FAILED;
     }
     return GGML_STATUS_SUCCESS;
-}
-
-/* A matmul by the reference path: each expert a stock node. What was found of the kernel is remembered. */
-static enum ggml_status block_reference(struct block *b, struct ggml_tensor *node, uint32_t part) {
-    enum ggml_status status = collect_flush(&b->collect); /* rows are gathered from what came before */
-    for (uint32_t i = 0; i < b->route.n && status == GGML_STATUS_SUCCESS; i++) {
-        enum part_state state;
-        for (;;) {
-            const uint32_t seen = engine_seen(b->model.engine);
-            state = engine_part_state(b->model.engine, b->slot[i], part);
-            if (state == PART_READY || state == PART_FAILED) {
-                break;
-            }
-            engine_wait(b->model.engine, seen);
-        }
-        status = state == PART_READY
-                     ? collect_add_expert(&b->collect, node, i, engine_part_data(b->model.engine, b->slot[i], part))
-                     : GGML_STATUS_FAILED;
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = collect_flush(&b->collect);
-    }
-    for (uint32_t i = 0; i < b->route.n && status == GGML_STATUS_SUCCESS && b->s->kernel; i++) {
-        status = trial_compare(&b->trial, &b->route, b->traits, node, i,
-                               engine_part_data(b->model.engine, b->slot[i], part));
-    }
-    return status;
-}
-
-/* Matmuls by the kernel, one or two that share their input; false: the trial says that it may not be used. */
-static bool block_kernel(struct block *b, struct ggml_tensor *node, int m, struct ggml_tensor *twin, int twin_m,
-                         enum ggml_status *status) {
-    if (!collect_kernel_fits(&b->collect, node) || trial_ask(&b->trial, &b->route, node) != TRIAL_SAME) {
-        return false;
-    }
-    struct kernel_job *j = collect_add_job(&b->collect, node, status);
-    if (j) {
-        j->engine = b->model.engine;
-        j->part[0] = b->model.weight[b->shape][m].part;
-        if (twin) {
-            j->node[j->n_mats] = twin;
-            j->part[j->n_mats++] = b->model.weight[b->shape][twin_m].part;
-        }
-        for (uint32_t p = 0; p < b->route.n; p++) {
-            kernel_place_init(&j->place[p], j, b->slot[p]);
-        }
-        kernel_add(b->collect.tensors, b->collect.graph, j);
-    }
-    return true;
 }
 
 /* graph_compute. */
@@ -317,14 +258,20 @@ static enum ggml_status block_compute_split(void *ud, struct ggml_cgraph *graph)
             status = collect_add_plain(&b->collect, node);
             continue;
         }
+        struct matmuls mm = {.node = {node}, .part = {b->model.weight[b->shape][m].part}, .n = 1};
         struct ggml_tensor *next = i + 1 < ggml_graph_n_nodes(graph) ? ggml_graph_node(graph, i + 1) : NULL;
         const int next_m = next && m < 2 ? block_mat(b, next) : -1;
-        if (b->way == BLOCK_KERNEL && block_kernel(b, node, m, next_m >= 0 ? next : NULL, next_m, &status)) {
-            i += next_m >= 0;
-        } else {
-            b->used_kernel = false;
-            status = block_reference(b, node, b->model.weight[b->shape][m].part);
+        if (next_m >= 0) {
+            mm.node[1] = next;
+            mm.part[1] = b->model.weight[b->shape][next_m].part;
+            mm.n = 2;
         }
+        int taken;
+        const int jobs = b->collect.n_jobs;
+        b->multiply.reference = b->way == BLOCK_REFERENCE;
+        status = multiply_run(&b->multiply, &b->hold, &mm, &taken, b->s->err);
+        b->used_kernel = b->used_kernel && b->collect.n_jobs > jobs;
+        i += taken - 1;
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = collect_flush(&b->collect);
@@ -335,8 +282,7 @@ static enum ggml_status block_compute_split(void *ud, struct ggml_cgraph *graph)
     if (status != GGML_STATUS_SUCCESS) {
         collect_clear(&b->collect);
     }
-    engine_release(b->model.engine, b->slot, b->held);
-    b->held = 0;
+    hold_release(&b->hold);
     return status;
 }
 
@@ -502,6 +448,7 @@ static int block_setup(struct block *b) {
     if (rc) {
         return rc;
     }
+    hold_init(&b->hold, b->model.engine);
     selftest_probe_init(&b->probe);
     b->probe.compute = block_compute_split;
     b->probe.shown = block_shown;
@@ -509,7 +456,7 @@ static int block_setup(struct block *b) {
     b->stock = ggml_backend_cpu_buffer_from_ptr(b->model.map, b->model.bytes);
     b->ours = selftest_probe_buffer(&b->probe, b->model.map, b->model.bytes);
     ggml_backend_t inner = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
-    if (!b->stock || !b->ours || !inner || !collect_init(&b->collect, inner, b->s->kernel, &b->route)) {
+    if (!b->stock || !b->ours || !inner || !collect_init(&b->collect, inner, &b->route)) {
         if (inner && !b->collect.cpu) {
             ggml_backend_free(inner);
         }
@@ -520,7 +467,8 @@ static int block_setup(struct block *b) {
     b->collect.rows_most = BLOCK_ROWS;
     collect_set_threads(&b->collect, SELFTEST_THREADS_BLOCK);
     timing_start(&b->timing, TIMING_BOOKKEEPING, clock_seconds());
-    b->traits = kernel_find_traits(inner);
+    b->multiply.collect = &b->collect;
+    b->collect.traits = b->s->kernel ? b->collect.traits : NULL;
     ggml_backend_t backends[2] = {&b->probe.backend, b->s->cpu};
     b->sched = ggml_backend_sched_new(backends, NULL, 2, BLOCK_SCHED, false, true);
     return b->sched ? sluice_ok(err) : sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory");
@@ -531,8 +479,9 @@ static void block_teardown(struct block *b) {
         ggml_backend_sched_free(b->sched);
     }
     collect_free(&b->collect);
+    hold_free(&b->hold);
     route_free(&b->route);
-    trial_free(&b->trial);
+    multiply_free(&b->multiply);
     if (b->stock) {
         ggml_backend_buffer_free(b->stock);
     }

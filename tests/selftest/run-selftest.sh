@@ -38,7 +38,7 @@ for mode in none contiguous; do
     if [ $rc -eq 0 ] && cmp -s out want; then ok "$mode: sluice run"; else fail "$mode: sluice run: exit $rc: $(head -c 300 err)"; fi
 done
 
-names=$(sed -nE 's/.*\[SEAM_[A-Z]+\] = \{"([a-z]+)".*/\1/p' "$SOURCE/src/selftest/selftest.c" | grep -v none)
+names=$(sed -nE 's/.*\[SELFTEST_[A-Z]+\] = \{"([a-z]+)".*/\1/p' "$SOURCE/src/selftest/selftest.c" | grep -v none)
 [ "$(wc -w <<<"$names")" -ge 17 ] || fail "only these names are known: $names"
 # No name without a line in the document, and none there that is not checked.
 documented=$(sed -nE 's/^\| `([a-z]+)` \|.*/\1/p' "$SOURCE/docs/ggml.md")
