@@ -7,7 +7,7 @@
  *
  * LRU has a cliff: layers are visited in a cycle, so with less room than one token's bundles every
  * bundle is evicted before its layer comes round again, and the hit rate is exactly zero while the
- * cache takes memory away from everything else. Budgets below that are refused in plan/.
+ * cache takes memory away from everything else. Budgets below that are refused in memory/.
  */
 #include "cache/policy.h"
 

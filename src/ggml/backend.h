@@ -175,9 +175,6 @@ bool match_supports_op(const struct ggml_tensor *op);
 /* Does this operation belong to an MoE block whose expert weights lie in buffers of that type? */
 bool match_block_op(const struct ggml_tensor *op, ggml_backend_buffer_type_t buft);
 
-/* Can experts of this type be multiplied? Block formats of inputs (Q8_K) and integers cannot. */
-bool match_type(enum ggml_type type);
-
 /* Models that this thread loads from now on stream (or not). */
 void match_set_streaming(bool on);
 

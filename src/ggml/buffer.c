@@ -26,6 +26,7 @@
 #include "ggml/dense.h"
 #include "ggml/maps.h"
 #include "ggml/pages.h"
+#include "gguf/gguf_check.h"
 #include "memory/limits.h"
 #include "cache/error.h"
 
@@ -150,8 +151,7 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
         return GGML_STATUS_SUCCESS;
     }
     struct sluice_error err;
-    if (!match_type(t->type)) {
-        /* The CPU backend has no dot product for it and would call none. */
+    if (!sluice_gguf_multiplies(t->type)) {
         sluice_fail(&err, SLUICE_ERR_FORMAT, "tensor %s has type %s, with which nothing can be multiplied", t->name,
                     ggml_type_name(t->type));
         device_report(&err);

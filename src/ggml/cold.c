@@ -188,7 +188,7 @@ static int cold_compare(struct cold_matching *m, const struct stream_weight *w, 
     float *b = a + n;
     const struct stream_file *copy = engine_file(c->engine, c->file[t->shard]);
     int rc = SLUICE_OK;
-    if (!match_type(w->type)) {
+    if (!sluice_gguf_multiplies(w->type)) {
         free(a);
         return rc; /* nothing to compare with */
     }
@@ -245,7 +245,7 @@ static int cold_visit_check(void *ud, struct stream_weight *w, const struct cold
             w->name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1], (unsigned long long)t->ne[2],
             (long long)w->ne[0], (long long)w->ne[1], w->n_expert);
     }
-    if (!match_type((enum ggml_type)t->type)) {
+    if (!sluice_gguf_multiplies(t->type)) {
         return sluice_fail(m->err, SLUICE_ERR_FORMAT,
                            "cold model: %s: tensor %s has type %s, with which nothing can be multiplied", path, w->name,
                            ggml_type_name((enum ggml_type)t->type));

@@ -44,10 +44,6 @@ uint64_t match_load_owner(uint32_t *top_k) {
     return match_load.owner;
 }
 
-bool match_type(enum ggml_type type) {
-    return type == GGML_TYPE_F32 || ggml_get_type_traits(type)->to_float != NULL;
-}
-
 static bool match_lies_in(const struct ggml_tensor *w, ggml_backend_buffer_type_t buft) {
     return w && w->buffer && w->buffer->buft == buft;
 }

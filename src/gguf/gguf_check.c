@@ -278,8 +278,7 @@ static uint64_t tensor_bytes(const struct sluice_gguf_tensor *t) {
     return bytes == 0 || bytes > INT64_MAX ? UINT64_MAX : bytes; /* nobody writes a tensor of nothing */
 }
 
-/* Can a matmul read weights of that type? Not integers, nor formats that only inputs are converted to. */
-static bool is_multiplied(int type) {
+bool sluice_gguf_multiplies(int type) {
     return type == GGML_TYPE_F32 || ggml_get_type_traits((enum ggml_type)type)->to_float != NULL;
 }
 
@@ -320,7 +319,7 @@ static int read_tensor(struct check *c, struct sluice_gguf_tensor *t) {
     }
     /* A matrix of such a type makes the CPU backend jump to nowhere. A table of experts by token is only looked up. */
     if (t->ne[1] > 1 && ends_with(t->name, ".weight") && !ends_with(t->name, "_tid2eid.weight") &&
-        !is_multiplied(t->type)) {
+        !sluice_gguf_multiplies(t->type)) {
         return sluice_error_set(c->err, SLUICE_ERR_FORMAT,
                                 "%s: damaged: tensor %s has type %s, with which nothing can be multiplied", c->path,
                                 t->name, ggml_type_name((enum ggml_type)t->type));

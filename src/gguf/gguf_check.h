@@ -78,7 +78,13 @@ int sluice_gguf_check_header(const char *path, struct sluice_gguf **out, struct 
 /* Free what the two made. NULL is fine. */
 void sluice_gguf_free(struct sluice_gguf *g);
 
-/* Put a formatted message into *err (which may be NULL) and return `status`. Used by all of runner/ too. */
+/*
+ * Can a matmul read weights of that type (enum ggml_type)? Not integers, nor formats that only inputs are converted to:
+ * the CPU backend has no dot product for them and would call none.
+ */
+bool sluice_gguf_multiplies(int type);
+
+/* Put a formatted message into *err (which may be NULL) and return `status`. Used by src/run/identity.c too. */
 int sluice_error_set(struct sluice_error *err, enum sluice_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -130,9 +130,9 @@ static bool place(struct token *t, struct ggml_tensor *w) {
     return ok;
 }
 
-/* One matmul, if this backend can do it: it says yes to types that it has no dot product for, and would call none. */
+/* One matmul, if the backend can do it: for types that it has no dot product for, it says yes all the same. */
 static bool add_matmul(struct token *t, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t slices, bool expert) {
-    if (type != GGML_TYPE_F32 && !ggml_get_type_traits(type)->to_float) {
+    if (!sluice_gguf_multiplies(type)) {
         return false;
     }
     const uint64_t values = (uint64_t)ne0 + (uint64_t)ne1 * (uint64_t)slices; /* input and output */
