@@ -1,19 +1,19 @@
 /*
  * dry.c - see dry.h.
  *
- * How much memory a context takes depends on the architecture: caches of a window, compressed ones, recurrent states,
- * and compute buffers that follow from the graph. A table of formulas would be llama.cpp's knowledge copied, and wrong
- * for the next model. llama.cpp has a mode in which it does all of its own arithmetic and allocates nothing
- * (no_alloc, which llama-server's --fit uses). Our device is registered, so the graph is cut as it will be when
- * it streams; the micro-batch is chosen by the very loop of context.c and ubatch.c. Some 50 milliseconds per context.
+ * How much memory a context takes depends on the architecture: sliding windows, compressed caches, recurrent states,
+ * and compute buffers that follow from the graph. A table of formulas would copy llama.cpp's knowledge, and be wrong
+ * for the next model. llama.cpp has a mode in which it computes all sizes and allocates nothing (no_alloc, which
+ * llama-server's --fit uses). Our device is registered, so the graph is cut as it will be when it streams, and
+ * context.c chooses the micro-batch as in a run. This takes some 50 milliseconds per context.
  *
- * The results are told in the log only (llama.h has no function for them), so its lines are read: log.c.
+ * llama.h has no function for the results; they are in the log (log.c).
  *
- * An incomplete file is refused by llama.cpp. Only its header matters here, so a sparse file of the right size
- * with that header stands in for it: no byte of the data is ever asked for.
+ * llama.cpp refuses an incomplete file. Only its header matters here, so a sparse file of the right size with that
+ * header stands in for it; nobody reads its data.
  *
- * What this process has in memory afterwards (program, libraries, vocabulary, the model's description) is what a run
- * has; the KV cache, which a run writes to, and the buffers, which it has not touched yet, are added.
+ * Afterwards this process has in memory what a run has (program, libraries, vocabulary, the model's description);
+ * context.c adds the KV cache, which a run writes to, and the buffers, which it has not touched yet.
  */
 #include "run/dry.h"
 

@@ -8,10 +8,10 @@
  * the exponentials are floats.
  *
  * `decode` computes one token per batch instead. A wide batch routes to nearly all experts and reads each once, so
- * it hides what a lossy setting does to a generation: dropping depends on what one token misses. The first half of
- * a chunk is computed the same way. It could be a wide prompt, as when a user asks something, but then a lossless
- * context would flatter the setting; the context of a long answer is the model's own. Each token's logits are
- * computed, as in a generation, so that its bytes and seconds are a generated token's.
+ * it hides what a lossy setting does to a generation, where dropping depends on what one token misses. The first half
+ * of a chunk is computed the same way. Computed as a wide prompt, it would be a lossless context and flatter the
+ * setting, while most of the context of a long answer was generated. The logits of every token are computed, as in a
+ * generation, so that bytes and seconds are those of generated tokens.
  *
  * Scoring runs between the batches and is timed apart: tokens per second are those of the model.
  */

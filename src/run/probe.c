@@ -4,8 +4,8 @@
  * A bound that is to judge the engine needs the disk's rate for exactly what the engine asks of it: slices of the size
  * that this model has, anywhere in its expert tensors, in pieces of at most 1 MiB, from as many threads. So the
  * product's own files are read, by threads that do what its I/O threads do: take the next piece in order and read it.
- * A tool that reads big blocks in order would name a rate that nobody can reach, and one with another queue depth a
- * rate that means nothing.
+ * A tool that reads big blocks in order would report a rate that the engine cannot reach, and one with another queue
+ * depth a rate that says nothing about it.
  *
  * What a bench reads twice may come from a cache inside the disk or below a virtual machine. Slices are chosen from all
  * of the model, as routing would, which is all that can be done about that here.

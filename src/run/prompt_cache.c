@@ -6,9 +6,9 @@
  * last token would be computed again, alone, and a batch of one rounds differently from the prompt's. The sampler needs
  * nothing: it has seen no token before the first one that it chooses, so the seed is all of its state.
  *
- * What is promised: the restored part has the bytes that the run which saved it computed, and the same prompt goes on
- * as it did there. A longer prompt is computed from where the file ends, so in other micro-batches than without the
- * file, which llama.cpp rounds differently (as with its own prompt caching).
+ * The promise: the restored part has the bytes that the saving run computed, and the same prompt continues as it did
+ * there. A longer prompt is computed from where the file ends, so in other micro-batches than without the file, which
+ * llama.cpp rounds differently (as with its own prompt caching).
  *
  * A state can be used only where everything that went into it is the same: the model, and whatever of llama.cpp's
  * version, processor and settings changes its numbers or their layout. These are lines of text in the file, compared

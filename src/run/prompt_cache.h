@@ -1,5 +1,5 @@
 /*
- * prompt_cache.h - a prompt that was read once need not be read again by the next run.
+ * prompt_cache.h - keeps a prompt that was computed, so that the next run need not compute it again.
  */
 #ifndef SLUICE_RUN_PROMPT_CACHE_H
 #define SLUICE_RUN_PROMPT_CACHE_H

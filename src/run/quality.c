@@ -15,7 +15,7 @@
  * for nothing: perplexity and the likeliest token are taken from the floats before they are rounded.
  *
  * Standard errors: `se` treats tokens as independent, as llama-perplexity does, to be comparable with it. Tokens of
- * one chunk are not quite: they share a context, and a cache. `se_chunk` compares whole chunks, which are.
+ * one chunk are not quite independent: they share a context, and a cache. Whole chunks are; `se_chunk` compares them.
  */
 #include "run/quality.h"
 

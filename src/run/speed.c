@@ -1,15 +1,15 @@
 /*
  * speed.c - see speed.h.
  *
- * A rate in bytes per second would not do: it differs between types by a factor of two, and a small model's token is
- * mostly the start and end of some hundred operations, between which all threads wait for each other. So a whole token
- * is made up: one graph with a matmul for every weight that a token multiplies with, of its shape and type, an expert
- * matmul of top-k experts for every expert tensor, and as many small operations as the model's graph has. What is left
- * out is attention over the context, which is nothing at its beginning and grows with it.
+ * A rate in bytes per second would not do: it differs between types by a factor of two, and a small model's token
+ * mostly consists of the starts and ends of some hundred operations, at which all threads wait for each other. So a
+ * whole token is made up: one graph with a matmul for every weight that a token multiplies with, of its shape and type,
+ * an expert matmul of top-k experts for every expert tensor, and as many small operations as the model's graph has.
+ * Attention over the context is left out; it costs nothing at first and grows with the context.
  *
- * The weights are zeros: no kernel looks at values. They lie one after the other in a pool which is written to first,
- * since pages that were never written are all the same page, in the first cache. A pool smaller than the model is gone
- * through in turns; it only has to be larger than the processor's caches, unless the model itself is not.
+ * The weights are zeros: no kernel looks at values. They lie one after the other in a pool, which is written to first,
+ * since all pages that were never written are one page in the processor's first cache. A pool that is smaller than the
+ * model is used again from its beginning; it has to be larger than the processor's caches, unless the model is not.
  */
 #include "run/speed.h"
 

@@ -1,26 +1,25 @@
 /*
  * ubatch.c - see ubatch.h.
  *
- * Nearly every expert is routed to by one of a few dozen tokens, so a micro-batch reads (nearly) the
- * whole index once, however many tokens it has, and a prompt costs as many readings of the expert index as it has
- * micro-batches. So the prompt should be one micro-batch. What speaks against it is memory: llama.cpp's
- * compute buffers grow with the micro-batch (Qwen3-30B-A3B: 0.195 MiB per token at a context of 4096, 0.25
- * at 32768, where the attention mask is larger; 2026-11-30, docs/benchmarks.md), they are there until the end,
- * and what they take the expert cache does not get.
+ * A few dozen tokens together are routed to nearly every expert, so a micro-batch reads nearly all experts once,
+ * however many tokens it has. The fewer micro-batches a prompt has, the less is read. Memory limits their size:
+ * llama.cpp's compute buffers grow with the micro-batch (Qwen3-30B-A3B: 0.195 MiB per token at a context of 4096,
+ * 0.25 at 32768, where the attention mask is larger; 2026-11-30, docs/benchmarks.md), they stay until the end,
+ * and the expert cache gets that much less.
  *
- * No formula per architecture: a context is made, the memory plan is asked what it costs, and if that is too much
- * it is made again, smaller. Buffers are allocated but not touched until they compute, so that a try
- * costs 40 milliseconds and no memory; more with a long context, whose KV cache llama.cpp clears. Sizes are
- * close to proportional to the micro-batch, so that the second try is as a rule the last.
+ * There is no formula per architecture: a context is made, the memory plan says what it costs, and if that is too much
+ * a smaller one is made. Buffers are allocated but not touched until they are used, so that a try costs 40
+ * milliseconds and no memory; more with a long context, whose KV cache llama.cpp clears. Sizes are nearly
+ * proportional to the micro-batch, so that the second try is usually the last.
  *
- * The size is the smallest with the same number of micro-batches, not the largest that fits: 2100 tokens
- * with room for 2048 are two times 1056. A power of two would be two readings as well, with twice
- * the buffers. A short prompt gets small buffers.
+ * The size is the smallest with the same number of micro-batches, not the largest that fits: with room for 2048,
+ * 2100 tokens are computed as two times 1056. A power of two would also be two micro-batches, with twice the buffers.
+ * A short prompt gets small buffers.
  *
- * A quarter of what cache and buffers have together is the most that the buffers get: within 8 % of the fewest bytes
- * for prompt and 256 generated tokens, over memory and prompt lengths in docs/benchmarks.md; an eighth reads up to 38 %
- * too much, a half takes from long generations. In a chat, where most messages are short and none is known when the
- * buffers are made, it is a sixteenth, at least 512 tokens and at most 2048.
+ * The buffers get at most a quarter of the memory that they and the cache have together. Over the memory sizes and
+ * prompt lengths in docs/benchmarks.md that is within 8 % of the fewest bytes for a prompt and 256 generated tokens; an
+ * eighth reads up to 38 % too much, and a half slows long generations. In a chat most messages are short and none is
+ * known when the buffers are made: there it is a sixteenth, at least 512 tokens and at most 2048.
  */
 #include "run/ubatch.h"
 

@@ -1,8 +1,8 @@
 /*
  * version.c - see version.h.
  *
- * What was settled when this was built comes from CMake; what may differ where it runs is asked of ggml: an
- * installation brings its own libraries, but a program with a plug-in, or a wrong LD_LIBRARY_PATH, may meet others.
+ * CMake knows what was decided at build time; ggml is asked for what may differ at run time. An installation brings
+ * its own libraries, but a program with a plug-in, or a wrong LD_LIBRARY_PATH, may load others.
  */
 #include "run/version.h"
 
