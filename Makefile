@@ -2,10 +2,10 @@
 BUILD ?= build
 TESTS ?= build-tests
 
-.PHONY: help demo build server test bench format check clean install deb
+.PHONY: help demo build server test test-all bench format check clean install deb
 
 help: ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
 
 demo: ## install what is missing, build, and run the demo model with room for a quarter of its experts
 	@scripts/demo.sh $(BUILD)
@@ -18,11 +18,19 @@ build: ## build the command, the plug-in and the library
 server: build ## the same, and llama.cpp's llama-server, which `sluice serve` starts
 	@cmake --build $(BUILD) --target server
 
-test: ## build and run every test: unit, gates, faults, stock programs, sanitizers
+# All tests are built in one tree, and run as many at a time as there are processors for them.
+define run_tests
 	@scripts/setup.sh test
 	@cmake -S . -B $(TESTS) -G Ninja -DSLUICE_TESTS=ON
 	@cmake --build $(TESTS)
-	@ctest --test-dir $(TESTS) --output-on-failure --no-tests=error
+	@ctest --test-dir $(TESTS) --output-on-failure --no-tests=error -j $$(nproc) $(1)
+endef
+
+test: ## build and run the tests: unit, gates, faults, stock programs, sanitizers (docs/testing.md)
+	$(call run_tests,-LE long)
+
+test-all: ## run the long ones, which `make test` leaves out: every architecture, sanitizers whole, ARM, other releases
+	$(call run_tests,-L long)
 
 bench: ## measure MODEL=file.gguf with ARGS="--budgets 0,2000 --memory 6G" (see docs/benchmark-method.md)
 	@$(BUILD)/bin/sluice bench -m "$(MODEL)" $(ARGS)

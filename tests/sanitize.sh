@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# sanitize.sh DIR [address|thread]... - build with sanitizers in DIR and run the unit tests, a subset of the gates,
-# the soak and the short endurance run.
+# sanitize.sh DIR few|all [address|thread]... - build with sanitizers in DIR, and run
+#
+#   few  the unit tests (of `thread` those that have threads), one gate and a short soak: what `make test` runs
+#   all  all unit tests, the subsets of the gates, the soak and the short endurance run: what `make test-all` runs
 #
 #   address  AddressSanitizer (leaks included) and UndefinedBehaviorSanitizer, over the usual llama.cpp
 #   thread   ThreadSanitizer, over a llama.cpp that scripts/llama.sh builds with it once (five to ten minutes
@@ -22,18 +24,22 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
-[ $# -ge 1 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-dir=$1
-shift
+[ $# -ge 2 ] && { [ "$2" = few ] || [ "$2" = all ]; } || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+dir=$1 part=$2
+shift 2
 [ $# -gt 0 ] || set -- address thread
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 export LC_ALL=C
 
-# The tests that run under a sanitizer: all of unit, the subsets of the gates, the soak and the short endurance run, whose
-# faults are injected inside the process. Not the other faults: the sanitizer's library must come before anything that is
-# preloaded.
-tests='^(unit-|gate-([a-z]+-)?subset$|soak$|endurance$)'
+# Faults are injected inside the process here: the sanitizer's library must come before anything that is preloaded.
+soak_tokens=1000
+threaded='(direct|io|idle|engine|prefetch|resize|window|window_http|window_events)'
+case $part in
+all) tests='^(unit-|gate-([a-z]+-)?subset$|soak$|endurance$)' ;;
+few) soak_tokens=200 ;;
+esac
+export SOAK_TOKENS=$soak_tokens
 
 # Does a program with ThreadSanitizer start here at all? Prints what to put before commands.
 thread_prefix() {
@@ -54,7 +60,7 @@ $(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo unknown); 28 works)" >&2
 }
 
 run() { # KIND
-    local kind=$1 build=$dir/$1 prefix="" options=() rc=0 reports
+    local kind=$1 build=$dir/$1 prefix="" options=() targets=() rc=0 reports
     case $kind in
     address) options=(-DSLUICE_SANITIZE=address) ;;
     thread)
@@ -63,15 +69,22 @@ run() { # KIND
         ;;
     *) echo "sanitize: no sanitizer is called $kind" >&2; return 2 ;;
     esac
+    if [ "$part" = few ]; then
+        [ "$kind" = thread ] && tests="^(unit-$threaded|gate-subset|soak)\$" || tests='^(unit-.*|gate-subset|soak)$'
+    fi
     cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O1 -g" \
         "${options[@]}" >"$dir/$kind.configure.log" 2>&1 || { tail -n 20 "$dir/$kind.configure.log"; return 1; }
-    cmake --build "$build" >"$dir/$kind.build.log" 2>&1 || { tail -n 40 "$dir/$kind.build.log"; return 1; }
+    if [ "$part" = few ]; then # only what these tests run
+        targets=(--target sluice-logits sluice-mkmoe ggml-sluice sluice-soak)
+        mapfile -t -O 5 targets < <(ctest --test-dir "$build" -N -R "$tests" | sed -nE 's/.*Test +#[0-9]+: (unit-.*)/\1/p')
+    fi
+    cmake --build "$build" "${targets[@]}" >"$dir/$kind.build.log" 2>&1 || { tail -n 40 "$dir/$kind.build.log"; return 1; }
     rm -f "$dir/$kind.report".*
     # No suppressions are needed. What is not instrumented is not checked for bounds, but its leaks count.
     ASAN_OPTIONS="log_path=$dir/$kind.report:detect_leaks=1:detect_stack_use_after_return=1" \
     UBSAN_OPTIONS="log_path=$dir/$kind.report:print_stacktrace=1" \
     TSAN_OPTIONS="log_path=$dir/$kind.report:halt_on_error=0:second_deadlock_stack=1" \
-        $prefix ctest --test-dir "$build" -R "$tests" --output-on-failure || rc=1
+        $prefix ctest --test-dir "$build" -R "$tests" --output-on-failure --no-tests=error || rc=1
     reports=$(find "$dir" -maxdepth 1 -name "$kind.report.*" -size +0 | sort)
     if [ -n "$reports" ]; then
         echo "sanitize: $kind wrote $(wc -l <<<"$reports") report(s); the first:"

@@ -63,8 +63,9 @@ say 'Hello\n' "$sluice" chat -m "$model" -t 2 -c 512 -n 2 --temp 0
 expect "a model without a template" err.txt '^sluice chat: this model has no chat template: using ChatML$'
 
 # On a terminal: a prompt, Ctrl-C in an answer and between answers, Ctrl-D.
+# The context is so large that no answer fills it before it is interrupted.
 terminal() { # LABEL SCRIPT [COMMAND TO START IT WITH...]
-    printf '%b' "$2" | "$BIN/cli-terminal" "${@:3}" "$sluice" chat -m "$model" -t 2 -c 4096 -n -1 --temp 0 --chat-template chatml \
+    printf '%b' "$2" | "$BIN/cli-terminal" "${@:3}" "$sluice" chat -m "$model" -t 2 -c 131072 -n -1 --temp 0 --chat-template chatml \
         >out.txt 2>err.txt
     rc=$?
     if [ "$rc" -eq 0 ]; then ok "$1"; else fail "$1: $(cat err.txt): $(tail -c 300 out.txt)"; fi

@@ -63,8 +63,3 @@ foreach(test IN LISTS cli_tests)
     sluice_cli_test(${test})
     set_tests_properties(cli-${test} PROPERTIES FIXTURES_REQUIRED cli-model SKIP_RETURN_CODE 77)
 endforeach()
-foreach(test run prompt-cache chat memory plan bench csv counters top window replay eval lossy cold exec serve)
-    if(test IN_LIST cli_tests) # they compute with two threads
-        set_tests_properties(cli-${test} PROPERTIES PROCESSORS 2)
-    endif()
-endforeach()

@@ -2,7 +2,7 @@
 // fake-server.mjs - stands in for llama-server in tests of what `sluice serve` does around it. Writes what it was
 // given to the file FAKE_TOLD, and behaves as FAKE says:
 //   well       loads for a moment, answers, ends when asked          page      the same, and GET / is a page
-//   early      ends with 3 before it listens                         dies      ends with 7 a moment after GET / was answered
+//   early      ends with 3 before it listens                         dies      ends with 7 when GET /die is asked
 //   stubborn   does not end when asked                               refuses   answers 500 to completions
 //   key        answers 401 to completions                            chatty    writes a megabyte of log, long lines too
 //   loading    never gets ready                                      rude      breaks connections instead of answering completions
@@ -13,6 +13,8 @@ import { createServer } from 'node:http';
 const kind = process.env.FAKE ?? 'well';
 const args = process.argv.slice(2);
 const env = Object.entries(process.env).filter(([k]) => /^(SLUICE_|LD_PRELOAD)/.test(k)).map(([k, v]) => `${k}=${v}`);
+// Before the file: who has seen that may send signals.
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => kind === 'stubborn' || process.exit(kind === 'bad' ? 9 : 0));
 if (process.env.FAKE_TOLD) writeFileSync(process.env.FAKE_TOLD, [`pid ${process.pid}`, ...args, ...env].join('\n') + '\n');
 
 const log = (text) => process.stderr.write(text + '\n');
@@ -21,7 +23,6 @@ if (kind === 'early') {
     log('0.00.000.002 E srv  main: something is missing');
     process.exit(3);
 }
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => kind === 'stubborn' || process.exit(kind === 'bad' ? 9 : 0));
 if (process.env.SLUICE_WINDOW !== 'off') log(`sluice: window: http://${process.env.SLUICE_WINDOW}/#token=abc`);
 if (kind === 'chatty') {
     log('x'.repeat(5000));
@@ -37,12 +38,10 @@ createServer((request, response) => {
         log('sluice: streaming 6 expert tensors (1.0 MiB), cache off, direct reads, 4 lanes, lossless');
         return answer(kind === 'refuses' ? 500 : kind === 'key' ? 401 : 200);
     }
-    answer(kind === 'page' ? 200 : 404);
-    if (kind === 'dies') {
-        setTimeout(() => {
-            log('0.00.000.004 I srv  main: a line before the last');
-            log('0.00.000.005 E srv  main: the last words');
-            process.exit(7);
-        }, 200);
+    if (kind === 'dies' && request.url === '/die') {
+        log('0.00.000.004 I srv  main: a line before the last');
+        log('0.00.000.005 E srv  main: the last words');
+        process.exit(7);
     }
+    answer(kind === 'page' ? 200 : 404);
 }).listen(Number(args[args.indexOf('--port') + 1]), args[args.indexOf('--host') + 1]);

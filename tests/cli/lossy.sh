@@ -94,7 +94,7 @@ fi
 # `sluice top` of a run that leaves out.
 export XDG_RUNTIME_DIR=$dir/run
 mkdir -m 700 "$XDG_RUNTIME_DIR"
-"$sluice" run -m "$demo" -t 2 -p Hello -n -1 -c 4096 --temp 1 --cache 3MiB --drop-cold-experts 1 >/dev/null 2>running.txt &
+"$sluice" run -m "$demo" -t 2 -p Hello -n -1 --ignore-eos -c 131072 --temp 1 --cache 3MiB --drop-cold-experts 1 >/dev/null 2>running.txt &
 pid=$!
 trap 'kill -KILL $pid 2>/dev/null' EXIT
 for i in $(seq 1200); do

@@ -163,7 +163,7 @@ if [ "$rc" -eq 0 ]; then ok "progress on a terminal"; else fail "progress: $(cat
 
 # On a terminal, Ctrl-C ends the run with its summary.
 printf 'pause\nwait streaming\npause\nkey c\nwait (interrupted)\nexit signal 2\n' |
-    "$BIN/cli-terminal" "$sluice" run -m "$model" -p Hello -n -1 -c 4096 --temp 0 >out.txt 2>err.txt
+    "$BIN/cli-terminal" "$sluice" run -m "$model" -p Hello -n -1 --ignore-eos -c 131072 --temp 0 >out.txt 2>err.txt
 rc=$?
 if [ "$rc" -eq 0 ]; then ok "Ctrl-C: the summary, then death by the signal"; else fail "Ctrl-C: $(cat err.txt)"; fi
 finish

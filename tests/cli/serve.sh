@@ -52,6 +52,9 @@ ends() {
     child=
 }
 
+# A port that nobody has just now: the server that is played does not say which one it got.
+free_port() { node -e 'const s = require("net").createServer().listen(0, "127.0.0.1", () => { console.log(s.address().port); s.close(); })'; }
+
 plain=("$sluice" serve --server "$LLAMA_BIN/llama-server" -t 2 -c 512 --port 0)
 serve=("${plain[@]}" --window 127.0.0.1:0)
 
@@ -129,7 +132,8 @@ for value in here 127.0.0.1 :80 127.0.0.1:x 127.0.0.1:65536 ::1:80 '[::1]' ''; d
     refused 2 "--window $value: must be an address and a port" "--window=$value" "${serve[@]}" -m "$model" --window="$value"
 done
 refused 2 "--allow-remote" "a window for other machines" "$sluice" serve -m "$model" --port 0 --window 0.0.0.0:0
-refused 2 "cannot both have port" "one port for both" "$sluice" serve -m "$model" --port 18081 --window 127.0.0.1:18081
+port=$(free_port)
+refused 2 "cannot both have port" "one port for both" "$sluice" serve -m "$model" --port "$port" --window "127.0.0.1:$port"
 refused 2 "--resident: nothing streams" "--window and --resident" "${serve[@]}" -m "$model" --resident
 refused 2 "--window and --no-window contradict" "--window and --no-window" "${serve[@]}" -m "$model" --no-window
 refused 2 "--n-expert-used 9" "more experts than there are" "${serve[@]}" -m "$model" --n-expert-used 9
@@ -145,12 +149,13 @@ expect "  and serve's" err.txt '^sluice serve: llama-server could not compute th
 if [ -s out.txt ]; then fail "  it says ready: $(cat out.txt)"; else ok "  it does not say ready"; fi
 
 # With a server that behaves as we like.
-serve=(env FAKE_TOLD="$dir/told.txt" "$sluice" serve --server "$fake" --ubatch 64 --port 0 --window 127.0.0.1:18099 -m "$model")
+window=$(free_port)
+serve=(env FAKE_TOLD="$dir/told.txt" "$sluice" serve --server "$fake" --ubatch 64 --port 0 --window "127.0.0.1:$window" -m "$model")
 FAKE=well begin "a server" "${serve[@]}" --cache 5MiB -t 3 -c 1024 -- --more 'two words'
-expect "  the plug-in says where the window is" out.txt '^window  http://127\.0\.0\.1:18099/#token=abc$'
+expect "  the plug-in says where the window is" out.txt '^window  http://127\.0\.0\.1:'"$window"'/#token=abc$'
 if grep -q 'window' err.txt; then fail "the window's line twice"; else ok "  once"; fi
 if grep -q '^chat ' out.txt; then fail "a page that is not there"; else ok "  no page, no line about one"; fi
-for line in --no-warmup --no-repack --kv-unified "two words" SLUICE_CACHE=5MiB SLUICE_WINDOW=127.0.0.1:18099 "SLUICE_WINDOW_CHAT=$url"; do
+for line in --no-warmup --no-repack --kv-unified "two words" SLUICE_CACHE=5MiB "SLUICE_WINDOW=127.0.0.1:$window" "SLUICE_WINDOW_CHAT=$url"; do
     if grep -qxF -- "$line" told.txt; then ok "  gives $line"; else fail "does not give $line: $(tr '\n' ' ' <told.txt)"; fi
 done
 if tr '\n' ' ' <told.txt | grep -qF -- "--ctx-size 1024 --parallel 4 --kv-unified --threads 3 --batch-size 64 --ubatch-size 64 "; then
@@ -162,9 +167,10 @@ expect "  SLUICE_PLUGIN" told.txt '^SLUICE_PLUGIN=/.*/libggml-sluice\.so$'
 expect "  LD_PRELOAD" told.txt '^LD_PRELOAD=/.*/libsluice-preload\.so'
 kill -TERM "$pid"
 ends "it is asked to end" 0
-FAKE=page SLUICE_WINDOW=127.0.0.1:18098 begin "a server with a page" env FAKE_TOLD="$dir/told.txt" "$sluice" serve --server "$fake" --ubatch 64 --port 0 -m "$model"
+window=$(free_port)
+FAKE=page SLUICE_WINDOW="127.0.0.1:$window" begin "a server with a page" env FAKE_TOLD="$dir/told.txt" "$sluice" serve --server "$fake" --ubatch 64 --port 0 -m "$model"
 expect "  its page" out.txt '^chat    http://127\.0\.0\.1:[0-9]+/$'
-expect "  the window of the environment" out.txt '^window  http://127\.0\.0\.1:18098/'
+expect "  the window of the environment" out.txt '^window  http://127\.0\.0\.1:'"$window/"
 kill -HUP "$pid"
 ends "SIGHUP" 0
 # The micro-batch is the one that a chat gets: with plenty of memory, and with little.
@@ -172,7 +178,7 @@ mkdir -p "$dir/run"
 for settings in "-c 1024" "-c 4096 --cache auto --memory 120MiB"; do
     # shellcheck disable=SC2086 # words
     XDG_RUNTIME_DIR=$dir/run FAKE=well begin "no --ubatch, $settings" env FAKE_TOLD="$dir/told.txt" SLUICE_LLAMA_SERVER="$fake" \
-        "$sluice" serve --port 0 --window 127.0.0.1:18099 -m "$DEMO" -t 2 $settings
+        "$sluice" serve --port 0 --window "127.0.0.1:$window" -m "$DEMO" -t 2 $settings
     kill -TERM "$pid"
     ends "it is asked to end" 0
     # shellcheck disable=SC2086 # words
@@ -192,7 +198,6 @@ rm -f told.txt
 FAKE=loading "${serve[@]}" >out.txt 2>err.txt </dev/null &
 pid=$!
 until_true test -s told.txt
-sleep 0.5
 child=$(pgrep -P "$pid" | head -n 1)
 kill -INT "$pid"
 ends "asked to end before it is ready" 0
@@ -207,6 +212,7 @@ FAKE=chatty begin "a server that talks much" "${serve[@]}"
 kill -TERM "$pid"
 ends "it is asked to end" 0
 FAKE=dies begin "a server that dies" "${serve[@]}"
+curl -s --max-time 60 "$url/die" >/dev/null
 ends "it dies" 1
 expect "  serve says how" err.txt '^sluice serve: llama-server ended with exit code 7; its last lines:$'
 expect "  and passes on its last lines" err.txt '^  0\.00\.000\.004 I srv  main: a line before the last$'

@@ -38,7 +38,7 @@ refused 1 "does not stream" "a process that does not stream" "$sluice" top --jso
 refused 1 "no process streams" "nothing" "$sluice" top --once
 SLUICE_PUBLISH_DIR=shown refused 1 "no process streams" "a directory that is not absolute" "$sluice" top --once
 
-forever=("$sluice" run -m "$model" -t 2 -p Hello -n -1 -c 131072 --temp 1 --cache 0)
+forever=("$sluice" run -m "$model" -t 2 -p Hello -n -1 --ignore-eos -c 131072 --temp 1 --cache 0)
 if start "${forever[@]}"; then
     ok "a run shows $(value top.json steps) steps"
     first=$pid

@@ -8,8 +8,8 @@ if(NOT SLUICE_SANITIZE)
     file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/faults)
     foreach(what harmless fatal cold run)
         add_test(NAME faults-${what} COMMAND bash ${CMAKE_CURRENT_LIST_DIR}/run-faults.sh ${what})
-        # The timeout only ends a hang. Two processors: the programs compute with two threads.
-        set_tests_properties(faults-${what} PROPERTIES LABELS faults TIMEOUT 1800 PROCESSORS 2
+        # The timeout only ends a hang.
+        set_tests_properties(faults-${what} PROPERTIES LABELS faults TIMEOUT 1800
             ENVIRONMENT "BIN=${CMAKE_BINARY_DIR}/bin;LLAMA_SRC=${SLUICE_LLAMA_SOURCE_DIR};WORK=${CMAKE_BINARY_DIR}/faults;OMP_WAIT_POLICY=passive")
     endforeach()
 endif()

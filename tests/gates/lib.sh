@@ -165,13 +165,16 @@ streaming_models() { # sets $models, $due, $unused
     done <"${BASH_SOURCE[0]%/*}/streaming-models.txt"
 }
 
-# The fixtures are the same for one build of llama.cpp: write them once. Where backends are loaded at run time, this program
+# The fixtures are the same for one build of llama.cpp: write them once, though several gates may begin at once. Where backends are loaded at run time, this program
 # of llama.cpp's does not load any: the preloaded library does (backends.c). Releases before v0.5.0 do not know the
 # tokenizer of the fixtures that later ones write: they get copies that say that there is none, a word of the same length.
 fixtures() { # sets $archs
     local stamp writer=${ARCHS_BIN:-$LLAMA_BIN} preload=$BIN/libsluice-backends.so
     [ -z "${ARCHS_BIN:-}" ] || preload=
     archs=${FIXTURES:-$WORK/fixtures}
+    mkdir -p "${archs%/*}"
+    exec 7>"$archs.lock"
+    flock 7
     stamp=$(stat -L -c '%n %s %Y' "$writer/test-llama-archs" "$writer/libllama.so")
     if [ "$(cat "$archs/stamp" 2>/dev/null)" != "$stamp" ]; then
         rm -rf "$archs"
@@ -185,13 +188,15 @@ fixtures() { # sets $archs
     fi
     if [ -n "${FIXTURES:-}" ] && ! has_release v0.5.0; then
         archs=$WORK/fixtures
-        [ "$(cat "$archs/stamp" 2>/dev/null)" != "$stamp" ] || return 0
-        rm -rf "$archs"
-        mkdir -p "$archs"
-        cp "$FIXTURES"/*-moe.gguf "$archs/"
-        perl -0777 -pi -e 's/(tokenizer\.ggml\.model\x08\0\0\0\x04\0{7})test/${1}none/' "$archs"/*.gguf
-        echo "$stamp" >"$archs/stamp"
+        if [ "$(cat "$archs/stamp" 2>/dev/null)" != "$stamp" ]; then
+            rm -rf "$archs"
+            mkdir -p "$archs"
+            cp "$FIXTURES"/*-moe.gguf "$archs/"
+            perl -0777 -pi -e 's/(tokenizer\.ggml\.model\x08\0\0\0\x04\0{7})test/${1}none/' "$archs"/*.gguf
+            echo "$stamp" >"$archs/stamp"
+        fi
     fi
+    exec 7>&-
 }
 
 # Room for every expert.

@@ -15,7 +15,8 @@
 #   fuse         a model on a file system that a process serves (bindfs), which is read buffered; 77: none can be mounted here
 #   subset       a little of each, for builds with sanitizers
 #   aarch64      a little of each, for programs that an emulator runs (scripts/aarch64.sh): some fixtures, types
-#   few          fixtures of each kind of block at two budgets, a token at a time and in micro-batches: for other releases
+#   few          fixtures of each kind of block at two budgets, a token at a time, in micro-batches and with several sequences:
+#                for other releases, and where waves and slots take too long
 #
 # One line per check, ok or FAIL; exit code 1 when any failed. Nothing here measures time. See lib.sh
 # for the environment.
@@ -508,6 +509,7 @@ gate_few() {
         check "$name by 31" "$(tight_cache "$model") SLUICE_STAGING=1" "streams tensors=$tensors" $steps "$model"
         # shellcheck disable=SC2086
         check "$name by 31" "$(whole_cache "$model")" "streams hits tensors=$tensors" $steps "$model"
+        check "$name, 4 sequences" "$(tight_cache "$model")" "streams tensors=$tensors" --seqs 4 --join 5 --prefill 12 --decode 4 "$model"
     done <<<"$models"
     [ "$n" = 8 ] || fail "$n of the 8 fixtures were compared"
 }
@@ -519,7 +521,7 @@ archs | types | layouts | shapes | waves | slots | concurrency | dense | matrix 
     finish
     ;;
 *)
-    sed -n '2,22s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,23s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

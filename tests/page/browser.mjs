@@ -12,6 +12,8 @@ import { pathToFileURL } from 'node:url';
 
 const { chromium } = await import(pathToFileURL(join(process.env.PLAYWRIGHT, 'index.mjs')).href);
 
+const HANG = 300000; // milliseconds: no test is decided by time, this only ends one that hangs
+
 export const PHONE = { width: 360, height: 740 };
 export const DESKTOP = { width: 1280, height: 800 };
 
@@ -33,7 +35,7 @@ export async function open(browser, url, { viewport = DESKTOP, colorScheme = 'li
         if (u.protocol === 'data:') return;
         if (u.hostname !== '127.0.0.1' || !ports.includes(Number(u.port))) errors.push(`request to ${r.url()}`);
     });
-    page.setDefaultTimeout(10000);
+    page.setDefaultTimeout(HANG);
     if (prepare) await prepare(page);
     await page.goto(url);
     await page.waitForSelector('html[data-link="live"]');
@@ -48,7 +50,7 @@ export async function open(browser, url, { viewport = DESKTOP, colorScheme = 'li
 }
 
 /* Wait until ask() gives something true; the last answer. */
-export async function until(what, ask, ms = 10000) {
+export async function until(what, ask, ms = HANG) {
     const end = Date.now() + ms;
     for (;;) {
         const answer = await ask();

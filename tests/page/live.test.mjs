@@ -39,11 +39,11 @@ async function start() {
     const address = await until('the window\'s address', async () => {
         if (child.exitCode !== null) assert.fail(`the program ended:\n${said.slice(-2000)}`);
         return /(http:\/\/127\.0\.0\.1:\d+\/#token=[\w-]+)/.exec(said)?.[1];
-    }, 120000);
+    });
     await until('llama-server', async () => {
         if (child.exitCode !== null) assert.fail(`the program ended:\n${said.slice(-2000)}`);
         return (await fetch(`http://127.0.0.1:${ports[1]}/health`).catch(() => null))?.ok;
-    }, 120000);
+    });
     return {
         address,
         stop: async () => {
@@ -58,7 +58,7 @@ const text = (selector) => view.page.locator(selector).textContent();
 const number = async (selector) => Number((await text(selector)).replace(/[^\d.]/g, ''));
 const generated = async () => Number((await text('#t-gen-sub')).split(' tokens')[0].replace(/\D/g, ''));
 const lastAnswer = () => view.page.locator('.message.assistant').last();
-const answered = () => view.page.waitForSelector('#chat-send:not([hidden])', { timeout: 120000 });
+const answered = () => view.page.waitForSelector('#chat-send:not([hidden])');
 async function ask(question) {
     await view.page.fill('#chat-input', question);
     await view.page.press('#chat-input', 'Enter');
@@ -180,7 +180,7 @@ test('it goes on with the next program', async () => {
     await program.stop();
     await view.page.waitForSelector('html[data-link="lost"]');
     program = await start();
-    await view.page.waitForSelector('html[data-link="live"]', { timeout: 30000 });
+    await view.page.waitForSelector('html[data-link="live"]');
     const s = await stats();
     await until('its settings', async () => (await view.page.inputValue('#set-cache + .size')) === s.settings.cache.value);
     // The old token is not its; the new one is asked for.

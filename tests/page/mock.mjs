@@ -74,7 +74,7 @@ function makeModel(pid) {
     const heat = new Float64Array(LAYERS * EXPERTS); // share of the last tokens
     const state = new Uint8Array(LAYERS * EXPERTS); // 0 cold, 1 reading, 2 resident, 3 in use
     const m = {
-        prompt: phase(), generation: phase(), evictions: 0, now: null, recent: [],
+        prompt: phase(), generation: phase(), evictions: 0, now: null, recent: [], recently: 2000, // milliseconds that count as now
         settings: { cache: '1000MiB', drop_cold_experts: 0, drop_renorm: false, lookahead: true },
     };
     const slots = () => (m.settings.cache === 'off' ? 0 : m.settings.cache === 'auto' ? 1100 : Math.floor((parseInt(m.settings.cache, 10) * 2 ** 20) / SLOT));
@@ -143,7 +143,7 @@ function makeModel(pid) {
 
     m.stats = (chat) => {
         const t = Date.now();
-        m.recent = m.recent.filter((r) => r.at > t - 2000);
+        m.recent = m.recent.filter((r) => r.at > t - m.recently);
         const sum = (kind, what) => m.recent.filter((r) => !kind || r.kind === kind).reduce((n, r) => n + r[what], 0);
         const rate = (kind) => (sum(kind, 'wall') ? sum(kind, 'tokens') / sum(kind, 'wall') : null);
         const misses = sum('', 'misses'), hits = sum('', 'hits'), wall = sum('', 'wall');
@@ -248,10 +248,9 @@ function llamaServer(model, log, tokensPerSecond, apiKey, context) {
         send({ choices: [{ index: 0, delta: { role: 'assistant', content: null }, finish_reason: null }] });
         if (/think/.test(question)) send({ choices: [{ index: 0, delta: { reasoning_content: 'Let me see: **not** Markdown <b>here</b>.' }, finish_reason: null }] });
         for await (const piece of answer(question, signal)) {
-            const t = Date.now();
             await wait(1000 / tokensPerSecond);
             if (signal.aborted) break;
-            model.step('generation', 1, (Date.now() - t) / 1000);
+            model.step('generation', 1, 1 / tokensPerSecond); // whatever it really took
             send({ choices: [{ index: 0, delta: { content: piece }, finish_reason: null }] });
             n++;
             if (/break/.test(question) && n === 5) {

@@ -40,7 +40,8 @@ enum {
     TEAMS = 2,      /* resident runs: with one compute thread and with two */
     WORKERS = 2,    /* threads that generate at once */
     N_CTX = 256,    /* tokens */
-    NAP_NS = 50000, /* of the resizer between two looks */
+    NAP_NS = 50000, /* of a thread that waits, between two looks */
+    AHEAD = 24,     /* tokens that workers may be ahead of the resizer */
     MODELS = 16,    /* files at most */
 };
 
@@ -63,6 +64,7 @@ static struct {
     struct llama_model *model;     /* the one that streams */
     _Atomic uint32_t done;         /* tokens computed and compared this round */
     _Atomic uint32_t working;      /* workers that have not ended */
+    _Atomic uint32_t changed;      /* tokens computed this round when the budget was last changed */
     _Atomic uint32_t cancelled;    /* steps */
     _Atomic uint32_t failed;       /* steps */
     _Atomic uint32_t explained;    /* of those, with the reason that the disk gave */
@@ -230,6 +232,18 @@ static bool right(struct llama_context *ctx, const struct text *t, int team, int
     return true;
 }
 
+static void nap(void) {
+    const struct timespec t = {.tv_nsec = NAP_NS};
+    nanosleep(&t, NULL);
+}
+
+/* On a busy machine the resizer may not get to run for long: how much it changes must not depend on that. */
+static void wait_for_resizer(void) {
+    while (soak.working && !soak.broken && atomic_load(&soak.done) > atomic_load(&soak.changed) + AHEAD) {
+        nap();
+    }
+}
+
 /* One text in a context, from the beginning; it may be given up. False: the context is to be freed. */
 static bool generate(struct llama_context *ctx, const struct text *t, int team, struct cancel *cancel, uint64_t *seed) {
     llama_memory_clear(llama_get_memory(ctx), true);
@@ -250,6 +264,7 @@ static bool generate(struct llama_context *ctx, const struct text *t, int team, 
             if (atomic_fetch_add(&soak.done, (uint32_t)n) + (uint32_t)n >= soak.tokens) {
                 return false;
             }
+            wait_for_resizer();
         } else {
             atomic_store(&cancel->fired, rc == 2);
             account(rc, cancel);
@@ -343,9 +358,8 @@ static void *resizer(void *arg) {
     uint32_t next = 0;
     enum trace trace = TRACE_NONE;
     while (atomic_load(&soak.working) && !soak.broken) {
-        const struct timespec nap = {.tv_nsec = NAP_NS};
         if (atomic_load(&soak.done) < next) {
-            nanosleep(&nap, NULL);
+            nap();
             continue;
         }
         next = atomic_load(&soak.done) + soak_random(&seed) % 8;
@@ -367,6 +381,7 @@ static void *resizer(void *arg) {
             broken("a budget that has no meaning was taken");
         }
         check_counters(rc == SLUICE_OK && what > 1 ? bytes : 0);
+        atomic_store(&soak.changed, atomic_load(&soak.done));
         if (soak.trace && soak_random(&seed) % 64 == 0) {
             trace = end_trace(trace);
             trace = begin_trace(soak_random(&seed) % 2);
@@ -413,6 +428,7 @@ static void counted(struct llama_context *ctx, const struct text *t) {
 static void disturb(struct sizes *sizes) {
     pthread_t t[WORKERS + 1];
     atomic_store(&soak.working, WORKERS);
+    atomic_store(&soak.changed, 0);
     soak_faults(soak.draw, true);
     int started = 0;
     for (; started <= WORKERS; started++) {

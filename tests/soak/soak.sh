@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # soak.sh [TOKENS [SEED]] - soak.c on a small model, with each of the policies, TOKENS each.
 #
-# Environment: BIN (our programs), WORK (to write in). The seed is printed; the same one draws the same
+# Environment: BIN (our programs), WORK (to write in), SOAK_TOKENS (instead of TOKENS). The seed is printed; the same one draws the same
 # budgets, cancellations and faults, though not at the same moments.
 set -euo pipefail
 : "${BIN:?}" "${WORK:?}"
 export LC_ALL=C OMP_WAIT_POLICY=passive
 for v in "${!SLUICE_@}"; do unset "$v"; done
 unset GGML_BACKEND_PATH v
-tokens=${1:-2000}
+tokens=${SOAK_TOKENS:-${1:-2000}}
 seed=${2:-${SOAK_SEED:-$(date +%s)}}
 mkdir -p "$WORK"
 model=$WORK/soak.gguf

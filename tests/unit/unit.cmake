@@ -50,12 +50,15 @@ endforeach()
 add_test(NAME include-rules COMMAND bash ${CMAKE_SOURCE_DIR}/tests/include-rules.sh ${CMAKE_SOURCE_DIR})
 set_tests_properties(include-rules PROPERTIES LABELS unit TIMEOUT 600)
 
-# Once more under sanitizers, in build trees of their own. Minutes: leave them out with `ctest -LE sanitize`.
+# Once more under sanitizers, in build trees of their own (sanitize.sh). Leave them out with `ctest -LE sanitize`.
 if(NOT SLUICE_SANITIZE)
     foreach(kind address thread)
-        add_test(NAME sanitize-${kind} COMMAND bash ${CMAKE_SOURCE_DIR}/tests/sanitize.sh
-            ${CMAKE_BINARY_DIR}/sanitize ${kind})
-        # The timeout only ends a hang; the first run of `thread` builds llama.cpp.
-        set_tests_properties(sanitize-${kind} PROPERTIES LABELS sanitize TIMEOUT 5400 PROCESSORS 2)
+        foreach(part few all)
+            add_test(NAME sanitize-${kind}-${part} COMMAND bash ${CMAKE_SOURCE_DIR}/tests/sanitize.sh
+                ${CMAKE_BINARY_DIR}/sanitize ${part} ${kind})
+            # The timeout only ends a hang; the first run of `thread` builds llama.cpp.
+            set_tests_properties(sanitize-${kind}-${part} PROPERTIES LABELS sanitize TIMEOUT 5400 PROCESSORS 2
+                RESOURCE_LOCK sanitize-${kind})
+        endforeach()
     endforeach()
 endif()
