@@ -49,8 +49,8 @@ answers() {
 }
 # post CODE LABEL JSON: change settings
 post() { answers "$1" "$2" /settings -H "X-Sluice-Token: $token" -H 'Content-Type: application/json' -d "$3"; }
-# part OBJECT KEY: a number of an object in body.txt, which holds no object before that key
-part() { grep -oE "\"$1\":\{[^}]*\"$2\":[-0-9.e+]+" body.txt | sed 's/.*://' | head -n 1; }
+# part OBJECT KEY: a number of an object in body.txt that has only numbers before that key (the settings have texts)
+part() { grep -oE "\"$1\":\{(\"[a-z_]+\":[-0-9.e+]+,)*\"$2\":[-0-9.e+]+" body.txt | sed 's/.*://' | head -n 1; }
 # more LABEL OBJECT KEY: /stats shows more of it than now, soon
 more() {
     local before now i
