@@ -23,14 +23,34 @@
 
 enum kind { COUNT, COUNT_32, SECONDS, REAL, FLAG, WEIGHT_KEPT, IO };
 
-enum rule { SUM, LARGEST, MEAN }; /* MEAN: over `submits`, the number of times that it was measured */
+enum {
+    LARGEST = 1,  /* of steps the largest counts, not the sum */
+    MEAN = 2,     /* mean over `submits`, the number of times that it was measured */
+    ENDED = 4,    /* finished steps tell it, where the engine's counter is at hand as well */
+    RESIDENT = 8, /* it means something when nothing streams */
+};
 
-#define IN(out)    (1u << COUNTERS_##out)
-#define PHASE(f)   .phase = 1 + offsetof(struct sluice_phase_stats, f)
-#define STEP(f)    .step = 1 + offsetof(struct step_sums, sum.f)
-#define WHOLE(f)   .whole = 1 + offsetof(struct sluice_stats, f)
-#define PLAN(f)    .plan = 1 + offsetof(struct sluice_plan, f)
-#define AS(out, n) .as[COUNTERS_##out] = (n)
+#define IN(out)       (1u << COUNTERS_##out)
+#define AS(out, n)    [COUNTERS_##out] = (n)
+#define NAMES(...)    __VA_ARGS__
+#define SAME          NULL
+#define METRIC(...)   __VA_ARGS__
+#define NO_METRIC     NULL, NULL, NULL
+#define AT(s, f)      (1 + offsetof(struct s, f))
+#define BOTH(p, s)    AT(sluice_phase_stats, p), AT(step_sums, sum.s), 0, 0
+#define PHASE(f)      AT(sluice_phase_stats, f), 0, 0, 0
+#define STEP_COUNT    0, AT(step_sums, steps), 0, 0
+#define STEP(f)       0, AT(step_sums, sum.f), 0, 0
+#define STEP_OF(s, w) 0, AT(step_sums, sum.s), AT(sluice_stats, w), 0
+#define WHOLE(f)      0, 0, AT(sluice_stats, f), 0
+#define PLAN(f)       0, 0, 0, AT(sluice_plan, f)
+
+#define ROW(name, kind, flags, at, in, as, ...)                                                                        \
+    {                                                                                                                  \
+        name, kind, flags, {at}, in, {as}, {                                                                           \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
 
 enum {
     STEPS = IN(CSV) | IN(RUN) | IN(TOP), /* outputs that are made of finished steps */
@@ -38,334 +58,156 @@ enum {
 };
 
 static const struct counter {
-    const char *name;              /* its column; its key in JSON, where "_s" becomes "_seconds" */
-    enum kind kind;                /* how it is stored and written */
-    enum rule rule;                /* how steps add up */
-    bool ended;                    /* finished steps tell it, where the engine's counter is at hand as well */
-    bool resident;                 /* it means something when nothing streams */
-    size_t phase;                  /* 1 + where it is in struct sluice_phase_stats; 0: it is not */
-    size_t step;                   /* 1 + where it is in struct step_sums; 0: likewise */
-    size_t whole;                  /* 1 + where it is in struct sluice_stats; 0: likewise */
-    size_t plan;                   /* 1 + where it is in struct sluice_plan; 0: likewise */
+    const char *name; /* its column; its key in JSON, where "_s" becomes "_seconds" */
+    enum kind kind;   /* how it is stored and written */
+    unsigned flags;   /* see above */
+    struct {          /* 1 + its offset in the structs that have it; 0: not in this one */
+        size_t phase; /* struct sluice_phase_stats */
+        size_t step;  /* struct step_sums */
+        size_t whole; /* struct sluice_stats; with `step`: what a step takes the difference of */
+        size_t plan;  /* struct sluice_plan */
+    } at;
     unsigned in;                   /* the outputs that show it, IN() */
     const char *as[COUNTERS_OUTS]; /* its key there, where that is another */
-    const char *metric;            /* Prometheus' name; NULL: not shown there */
-    const char *label;             /* one more label of that; NULL: none */
-    const char *help;              /* what it is, for Prometheus; the first row of a metric has it */
+    struct {
+        const char *name;  /* Prometheus'; NULL: not shown there */
+        const char *label; /* one more label; NULL: none */
+        const char *help;  /* what it is; the first row of a metric has it */
+    } metric;
 } table[] = {
     /* ---- of a phase and of a step ---- */
-    {.name = "steps",
-     .step = 1 + offsetof(struct step_sums, steps),
-     .in = IN(RUN) | IN(TOP) | IN(WINDOW),
-     .resident = true,
-     .metric = "sluice_steps_total",
-     .help = "Steps (one llama_decode each) that ended."},
-    {.name = "tokens",
-     PHASE(tokens),
-     STEP(tokens),
-     .ended = true,
-     .in = IN(CSV) | IN(TOP) | IN(WINDOW) | IN(FILE),
-     AS(FILE, "tokens_total"),
-     .metric = "sluice_tokens_total",
-     .help = "Tokens of the steps that ended."},
-    {.name = "wall_s",
-     .kind = SECONDS,
-     STEP(wall_s),
-     .in = STEPS | IN(WINDOW),
-     .resident = true,
-     AS(RUN, "step_seconds")},
-    {.name = "stall_s",
-     .kind = SECONDS,
-     PHASE(stall_s),
-     STEP(stall_s),
-     .ended = true,
-     .in = STEPS | IN(WINDOW),
-     AS(RUN, "wait_seconds"),
-     .metric = "sluice_step_seconds_total",
-     .label = "part=\"stall\"",
-     .help = "Time of the steps that ended, by what it was spent on."},
-    {.name = "expert_s",
-     .kind = SECONDS,
-     PHASE(compute_s),
-     STEP(expert_s),
-     .ended = true,
-     .in = STEPS | IN(WINDOW),
-     AS(RUN, "expert_compute_seconds"),
-     AS(WINDOW, "compute_seconds"),
-     .metric = "sluice_step_seconds_total",
-     .label = "part=\"compute\""},
-    {.name = "other_s",
-     .kind = SECONDS,
-     STEP(other_s),
-     .in = STEPS | IN(WINDOW),
-     .resident = true,
-     .metric = "sluice_step_seconds_total",
-     .label = "part=\"other\""},
-    {.name = "bookkeeping_s",
-     .kind = SECONDS,
-     STEP(bookkeeping_s),
-     .in = STEPS | IN(WINDOW),
-     .metric = "sluice_step_seconds_total",
-     .label = "part=\"bookkeeping\""},
-    {.name = "read_bytes",
-     PHASE(read_bytes),
-     STEP(read_bytes),
-     .in = ALL | IN(TOTAL),
-     AS(FILE, "read_bytes_total"),
-     .metric = "sluice_read_bytes_total",
-     .help = "Bytes read from the model's files, rounding included."},
-    {.name = "reads",
-     PHASE(reads),
-     STEP(reads),
-     .in = ALL,
-     .metric = "sluice_reads_total",
-     .help = "Read requests completed."},
-    {.name = "routed", PHASE(routed), STEP(routed), .in = ALL},
-    {.name = "hits",
-     PHASE(hits),
-     STEP(hits),
-     .in = ALL | IN(TOTAL),
-     AS(FILE, "hits_total"),
-     .metric = "sluice_expert_hits_total",
-     .help = "Experts that a block asked for and found in memory or on their way."},
-    {.name = "misses",
-     PHASE(misses),
-     STEP(misses),
-     .in = ALL | IN(TOTAL),
-     AS(FILE, "misses_total"),
-     .metric = "sluice_expert_misses_total",
-     .help = "Experts that a block asked for and had to be read."},
-    {.name = "hit_bytes",
-     PHASE(hit_bytes),
-     STEP(hit_bytes),
-     .in = ALL,
-     .metric = "sluice_expert_hit_bytes_total",
-     .help = "Weight bytes of the hits."},
-    {.name = "miss_bytes",
-     PHASE(miss_bytes),
-     STEP(miss_bytes),
-     .in = ALL,
-     .metric = "sluice_expert_miss_bytes_total",
-     .help = "Weight bytes of the misses."},
-    {.name = "evictions", STEP(evictions), WHOLE(evictions), .in = STEPS},
-    {.name = "queue_mean", .kind = REAL, .rule = MEAN, STEP(queue_mean), .in = IN(CSV) | IN(RUN)},
-    {.name = "queue_max", .rule = LARGEST, STEP(queue_max), .in = IN(CSV) | IN(RUN)},
-    {.name = "minor_faults", STEP(minor_faults), .in = STEPS, .resident = true},
-    {.name = "major_faults", STEP(major_faults), .in = STEPS, .resident = true},
-    {.name = "cpu_s", .kind = SECONDS, STEP(cpu_s), .in = STEPS, .resident = true},
-    {.name = "rows", PHASE(rows), .in = IN(FILE)},
-    {.name = "blocks",
-     PHASE(blocks),
-     .in = IN(TOTAL) | IN(WINDOW) | IN(FILE),
-     .metric = "sluice_blocks_total",
-     .help = "MoE blocks executed, one layer of one batch each."},
-    {.name = "examined",
-     PHASE(drop.examined),
-     STEP(drop.examined),
-     .in = ALL,
-     AS(RUN, "drop.examined"),
-     AS(WINDOW, "dropped.examined"),
-     .metric = "sluice_routings_examined_total",
-     .help = "Routings whose weight lossy settings looked at."},
-    {.name = "dropped",
-     PHASE(drop.dropped),
-     STEP(drop.dropped),
-     .in = ALL,
-     AS(RUN, "drop.dropped"),
-     AS(WINDOW, "dropped.dropped"),
-     .metric = "sluice_routings_dropped_total",
-     .help = "Routings left out by lossy settings."},
-    {.name = "avoided_bytes",
-     PHASE(drop.avoided_bytes),
-     STEP(drop.avoided_bytes),
-     .in = ALL,
-     AS(RUN, "drop.avoided_bytes"),
-     AS(WINDOW, "dropped.avoided_bytes"),
-     .metric = "sluice_avoided_bytes_total",
-     .help = "Weight bytes that were not read because of lossy settings."},
-    {.name = "weight",
-     .kind = REAL,
-     PHASE(drop.weight),
-     STEP(drop.weight),
-     .in = ALL,
-     AS(RUN, "drop.weight"),
-     AS(WINDOW, "dropped.weight")},
-    {.name = "kept_weight", /* what is left of the one before */
-     .kind = WEIGHT_KEPT,
-     PHASE(drop),
-     .metric = "sluice_router_weight_total",
-     .label = "fate=\"kept\"",
-     .help = "Router weights of the routings examined, by what became of them."},
-    {.name = "dropped_weight",
-     .kind = REAL,
-     PHASE(drop.dropped_weight),
-     STEP(drop.dropped_weight),
-     .in = ALL,
-     AS(RUN, "drop.dropped_weight"),
-     AS(WINDOW, "dropped.dropped_weight"),
-     .metric = "sluice_router_weight_total",
-     .label = "fate=\"dropped\""},
-    {.name = "substituted",
-     PHASE(drop.substituted),
-     STEP(drop.substituted),
-     .in = ALL,
-     AS(RUN, "drop.substituted"),
-     AS(WINDOW, "dropped.substituted"),
-     .metric = "sluice_routings_substituted_total",
-     .help = "Routings computed from the cold model."},
-    {.name = "cold_bytes", STEP(cold_bytes), WHOLE(cold.read_bytes), .in = IN(CSV) | IN(RUN)},
-    {.name = "substituted_weight",
-     .kind = REAL,
-     PHASE(drop.substituted_weight),
-     STEP(drop.substituted_weight),
-     .in = IN(RUN) | IN(WINDOW) | IN(FILE),
-     AS(RUN, "drop.substituted_weight"),
-     AS(WINDOW, "dropped.substituted_weight"),
-     .metric = "sluice_router_weight_total",
-     .label = "fate=\"substituted\""},
-    {.name = "experts",
-     PHASE(drop.experts),
-     STEP(drop.experts),
-     .in = IN(RUN) | IN(FILE),
-     AS(RUN, "drop.experts"),
-     AS(FILE, "dropped_experts")},
-    {.name = "experts_there",
-     PHASE(drop.experts_there),
-     STEP(drop.experts_there),
-     .in = IN(RUN) | IN(FILE),
-     AS(RUN, "drop.experts_there"),
-     AS(FILE, "dropped_there")},
-    {.name = "submits", STEP(submits), WHOLE(submits)}, /* for queue_mean */
+    ROW("steps", COUNT, RESIDENT, STEP_COUNT, IN(RUN) | IN(TOP) | IN(WINDOW), SAME,
+        METRIC("sluice_steps_total", NULL, "Steps (one llama_decode each) that ended.")),
+    ROW("tokens", COUNT, ENDED, BOTH(tokens, tokens), IN(CSV) | IN(TOP) | IN(WINDOW) | IN(FILE),
+        AS(FILE, "tokens_total"), METRIC("sluice_tokens_total", NULL, "Tokens of the steps that ended.")),
+    ROW("wall_s", SECONDS, RESIDENT, STEP(wall_s), STEPS | IN(WINDOW), AS(RUN, "step_seconds"), NO_METRIC),
+    ROW("stall_s", SECONDS, ENDED, BOTH(stall_s, stall_s), STEPS | IN(WINDOW), AS(RUN, "wait_seconds"),
+        METRIC("sluice_step_seconds_total", "part=\"stall\"",
+               "Time of the steps that ended, by what it was spent on.")),
+    ROW("expert_s", SECONDS, ENDED, BOTH(compute_s, expert_s), STEPS | IN(WINDOW),
+        NAMES(AS(RUN, "expert_compute_seconds"), AS(WINDOW, "compute_seconds")),
+        METRIC("sluice_step_seconds_total", "part=\"compute\"", NULL)),
+    ROW("other_s", SECONDS, RESIDENT, STEP(other_s), STEPS | IN(WINDOW), SAME,
+        METRIC("sluice_step_seconds_total", "part=\"other\"", NULL)),
+    ROW("bookkeeping_s", SECONDS, 0, STEP(bookkeeping_s), STEPS | IN(WINDOW), SAME,
+        METRIC("sluice_step_seconds_total", "part=\"bookkeeping\"", NULL)),
+    ROW("read_bytes", COUNT, 0, BOTH(read_bytes, read_bytes), ALL | IN(TOTAL), AS(FILE, "read_bytes_total"),
+        METRIC("sluice_read_bytes_total", NULL, "Bytes read from the model's files, rounding included.")),
+    ROW("reads", COUNT, 0, BOTH(reads, reads), ALL, SAME,
+        METRIC("sluice_reads_total", NULL, "Read requests completed.")),
+    ROW("routed", COUNT, 0, BOTH(routed, routed), ALL, SAME, NO_METRIC),
+    ROW("hits", COUNT, 0, BOTH(hits, hits), ALL | IN(TOTAL), AS(FILE, "hits_total"),
+        METRIC("sluice_expert_hits_total", NULL,
+               "Experts that a block asked for and found in memory or on their way.")),
+    ROW("misses", COUNT, 0, BOTH(misses, misses), ALL | IN(TOTAL), AS(FILE, "misses_total"),
+        METRIC("sluice_expert_misses_total", NULL, "Experts that a block asked for and had to be read.")),
+    ROW("hit_bytes", COUNT, 0, BOTH(hit_bytes, hit_bytes), ALL, SAME,
+        METRIC("sluice_expert_hit_bytes_total", NULL, "Weight bytes of the hits.")),
+    ROW("miss_bytes", COUNT, 0, BOTH(miss_bytes, miss_bytes), ALL, SAME,
+        METRIC("sluice_expert_miss_bytes_total", NULL, "Weight bytes of the misses.")),
+    ROW("evictions", COUNT, 0, STEP_OF(evictions, evictions), STEPS, SAME, NO_METRIC),
+    ROW("queue_mean", REAL, MEAN, STEP(queue_mean), IN(CSV) | IN(RUN), SAME, NO_METRIC),
+    ROW("queue_max", COUNT, LARGEST, STEP(queue_max), IN(CSV) | IN(RUN), SAME, NO_METRIC),
+    ROW("minor_faults", COUNT, RESIDENT, STEP(minor_faults), STEPS, SAME, NO_METRIC),
+    ROW("major_faults", COUNT, RESIDENT, STEP(major_faults), STEPS, SAME, NO_METRIC),
+    ROW("cpu_s", SECONDS, RESIDENT, STEP(cpu_s), STEPS, SAME, NO_METRIC),
+    ROW("rows", COUNT, 0, PHASE(rows), IN(FILE), SAME, NO_METRIC),
+    ROW("blocks", COUNT, 0, PHASE(blocks), IN(TOTAL) | IN(WINDOW) | IN(FILE), SAME,
+        METRIC("sluice_blocks_total", NULL, "MoE blocks executed, one layer of one batch each.")),
+    ROW("examined", COUNT, 0, BOTH(drop.examined, drop.examined), ALL,
+        NAMES(AS(RUN, "drop.examined"), AS(WINDOW, "dropped.examined")),
+        METRIC("sluice_routings_examined_total", NULL, "Routings whose weight lossy settings looked at.")),
+    ROW("dropped", COUNT, 0, BOTH(drop.dropped, drop.dropped), ALL,
+        NAMES(AS(RUN, "drop.dropped"), AS(WINDOW, "dropped.dropped")),
+        METRIC("sluice_routings_dropped_total", NULL, "Routings left out by lossy settings.")),
+    ROW("avoided_bytes", COUNT, 0, BOTH(drop.avoided_bytes, drop.avoided_bytes), ALL,
+        NAMES(AS(RUN, "drop.avoided_bytes"), AS(WINDOW, "dropped.avoided_bytes")),
+        METRIC("sluice_avoided_bytes_total", NULL, "Weight bytes that were not read because of lossy settings.")),
+    ROW("weight", REAL, 0, BOTH(drop.weight, drop.weight), ALL,
+        NAMES(AS(RUN, "drop.weight"), AS(WINDOW, "dropped.weight")), NO_METRIC),
+    /* What is left of it. */
+    ROW("kept_weight", WEIGHT_KEPT, 0, PHASE(drop), 0, SAME,
+        METRIC("sluice_router_weight_total", "fate=\"kept\"",
+               "Router weights of the routings examined, by what became of them.")),
+    ROW("dropped_weight", REAL, 0, BOTH(drop.dropped_weight, drop.dropped_weight), ALL,
+        NAMES(AS(RUN, "drop.dropped_weight"), AS(WINDOW, "dropped.dropped_weight")),
+        METRIC("sluice_router_weight_total", "fate=\"dropped\"", NULL)),
+    ROW("substituted", COUNT, 0, BOTH(drop.substituted, drop.substituted), ALL,
+        NAMES(AS(RUN, "drop.substituted"), AS(WINDOW, "dropped.substituted")),
+        METRIC("sluice_routings_substituted_total", NULL, "Routings computed from the cold model.")),
+    ROW("cold_bytes", COUNT, 0, STEP_OF(cold_bytes, cold.read_bytes), IN(CSV) | IN(RUN), SAME, NO_METRIC),
+    ROW("substituted_weight", REAL, 0, BOTH(drop.substituted_weight, drop.substituted_weight),
+        IN(RUN) | IN(WINDOW) | IN(FILE),
+        NAMES(AS(RUN, "drop.substituted_weight"), AS(WINDOW, "dropped.substituted_weight")),
+        METRIC("sluice_router_weight_total", "fate=\"substituted\"", NULL)),
+    ROW("experts", COUNT, 0, BOTH(drop.experts, drop.experts), IN(RUN) | IN(FILE),
+        NAMES(AS(RUN, "drop.experts"), AS(FILE, "dropped_experts")), NO_METRIC),
+    ROW("experts_there", COUNT, 0, BOTH(drop.experts_there, drop.experts_there), IN(RUN) | IN(FILE),
+        NAMES(AS(RUN, "drop.experts_there"), AS(FILE, "dropped_there")), NO_METRIC),
+    /* For queue_mean. */
+    ROW("submits", COUNT, 0, STEP_OF(submits, submits), 0, SAME, NO_METRIC),
 
     /* ---- of the process ---- */
-    {.name = "cache_bytes",
-     WHOLE(cache_bytes),
-     .in = IN(RUN) | IN(TOP) | IN(WINDOW) | IN(FILE),
-     AS(RUN, "bytes"),
-     AS(WINDOW, "cache.bytes"),
-     .metric = "sluice_cache_bytes",
-     .help = "Slot memory of the expert cache."},
-    {.name = "bank_bytes",
-     WHOLE(bank_bytes),
-     .in = IN(RUN) | IN(TOP) | IN(WINDOW),
-     AS(WINDOW, "model.expert_bytes"),
-     .metric = "sluice_expert_bytes",
-     .help = "Expert weights that stream, all models."},
-    {.name = "slots",
-     WHOLE(slots),
-     .in = IN(RUN) | IN(TOP) | IN(WINDOW),
-     AS(WINDOW, "cache.slots"),
-     .metric = "sluice_cache_slots",
-     .help = "Bundles (one expert of one layer) that fit."},
-    {.name = "resident",
-     WHOLE(resident),
-     .in = IN(RUN) | IN(TOP) | IN(WINDOW),
-     AS(WINDOW, "cache.resident"),
-     .metric = "sluice_cache_resident_bundles",
-     .help = "Bundles in memory or on their way."},
-    {.name = "evictions",
-     WHOLE(evictions),
-     .in = IN(RUN) | IN(WINDOW) | IN(FILE),
-     AS(WINDOW, "cache.evictions"),
-     .metric = "sluice_cache_evictions_total",
-     .help = "Bundles evicted."},
-    {.name = "foreseen_asked",
-     WHOLE(foreseen.asked),
-     .in = IN(RUN) | IN(WINDOW),
-     AS(RUN, "foreseen.asked"),
-     AS(WINDOW, "lookahead.asked"),
-     .metric = "sluice_foreseen_asked_total",
-     .help = "Bundles expected before their use and not in memory."},
-    {.name = "foreseen_begun",
-     WHOLE(foreseen.begun),
-     .in = IN(RUN) | IN(WINDOW) | IN(FILE),
-     AS(RUN, "foreseen.begun"),
-     AS(WINDOW, "lookahead.begun"),
-     .metric = "sluice_foreseen_begun_total",
-     .help = "Of those, bundles whose reading began before the demand."},
-    {.name = "foreseen_used",
-     WHOLE(foreseen.used),
-     .in = IN(RUN) | IN(WINDOW) | IN(FILE),
-     AS(RUN, "foreseen.used"),
-     AS(WINDOW, "lookahead.used"),
-     .metric = "sluice_foreseen_used_total",
-     .help = "Of those, bundles that the router then picked."},
-    {.name = "foreseen_read_bytes",
-     WHOLE(foreseen.read_bytes),
-     .in = IN(RUN) | IN(WINDOW),
-     AS(RUN, "foreseen.read_bytes"),
-     AS(WINDOW, "lookahead.read_bytes"),
-     .metric = "sluice_foreseen_read_bytes_total",
-     .help = "Bytes read ahead of their use."},
-    {.name = "foreseen_pauses",
-     WHOLE(foreseen.pauses),
-     .in = IN(RUN) | IN(WINDOW),
-     AS(RUN, "foreseen.pauses"),
-     AS(WINDOW, "lookahead.pauses")},
-    {.name = "token_bytes", WHOLE(token_bytes), .in = IN(RUN) | IN(WINDOW), AS(WINDOW, "model.token_bytes")},
-    {.name = "layer_bytes", WHOLE(layer_bytes), .in = IN(RUN)},
-    {.name = "layers", .kind = COUNT_32, WHOLE(layers), .in = IN(FILE)},
-    {.name = "tensors", .kind = COUNT_32, WHOLE(tensors), .in = IN(WINDOW) | IN(FILE), AS(WINDOW, "model.tensors")},
-    {.name = "lanes", .kind = COUNT_32, WHOLE(lanes), .in = IN(RUN) | IN(WINDOW), AS(WINDOW, "disk.lanes")},
-    {.name = "io", .kind = IO, WHOLE(io), .in = IN(RUN) | IN(WINDOW) | IN(FILE), AS(WINDOW, "disk.io")},
-    {.name = "direct_io",
-     .kind = FLAG,
-     WHOLE(direct_io),
-     .in = IN(RUN) | IN(WINDOW) | IN(FILE),
-     AS(WINDOW, "disk.direct")},
-    {.name = "cold_copies", WHOLE(cold.copies), .in = IN(WINDOW) | IN(FILE), AS(WINDOW, "cold.copies")},
-    {.name = "cold_hits", WHOLE(cold.hits), .in = IN(WINDOW) | IN(FILE), AS(WINDOW, "cold.hits")},
-    {.name = "cold_reads", WHOLE(cold.reads), .in = IN(WINDOW) | IN(FILE), AS(WINDOW, "cold.reads")},
-    {.name = "cold_read_bytes",
-     WHOLE(cold.read_bytes),
-     .in = IN(WINDOW) | IN(FILE),
-     AS(WINDOW, "cold.read_bytes"),
-     .metric = "sluice_cold_read_bytes_total",
-     .help = "Bytes read from the cold model's file."},
-    {.name = "cold_cache_bytes", WHOLE(cold.cache_bytes), .in = IN(WINDOW) | IN(FILE), AS(WINDOW, "cold.cache_bytes")},
-    {.name = "cold_tensors",
-     .kind = COUNT_32,
-     WHOLE(cold.tensors),
-     .in = IN(WINDOW) | IN(FILE),
-     AS(WINDOW, "cold.tensors")},
+    ROW("cache_bytes", COUNT, 0, WHOLE(cache_bytes), IN(RUN) | IN(TOP) | IN(WINDOW) | IN(FILE),
+        NAMES(AS(RUN, "bytes"), AS(WINDOW, "cache.bytes")),
+        METRIC("sluice_cache_bytes", NULL, "Slot memory of the expert cache.")),
+    ROW("bank_bytes", COUNT, 0, WHOLE(bank_bytes), IN(RUN) | IN(TOP) | IN(WINDOW), AS(WINDOW, "model.expert_bytes"),
+        METRIC("sluice_expert_bytes", NULL, "Expert weights that stream, all models.")),
+    ROW("slots", COUNT, 0, WHOLE(slots), IN(RUN) | IN(TOP) | IN(WINDOW), AS(WINDOW, "cache.slots"),
+        METRIC("sluice_cache_slots", NULL, "Bundles (one expert of one layer) that fit.")),
+    ROW("resident", COUNT, 0, WHOLE(resident), IN(RUN) | IN(TOP) | IN(WINDOW), AS(WINDOW, "cache.resident"),
+        METRIC("sluice_cache_resident_bundles", NULL, "Bundles in memory or on their way.")),
+    ROW("evictions", COUNT, 0, WHOLE(evictions), IN(RUN) | IN(WINDOW) | IN(FILE), AS(WINDOW, "cache.evictions"),
+        METRIC("sluice_cache_evictions_total", NULL, "Bundles evicted.")),
+    ROW("foreseen_asked", COUNT, 0, WHOLE(foreseen.asked), IN(RUN) | IN(WINDOW),
+        NAMES(AS(RUN, "foreseen.asked"), AS(WINDOW, "lookahead.asked")),
+        METRIC("sluice_foreseen_asked_total", NULL, "Bundles expected before their use and not in memory.")),
+    ROW("foreseen_begun", COUNT, 0, WHOLE(foreseen.begun), IN(RUN) | IN(WINDOW) | IN(FILE),
+        NAMES(AS(RUN, "foreseen.begun"), AS(WINDOW, "lookahead.begun")),
+        METRIC("sluice_foreseen_begun_total", NULL, "Of those, bundles whose reading began before the demand.")),
+    ROW("foreseen_used", COUNT, 0, WHOLE(foreseen.used), IN(RUN) | IN(WINDOW) | IN(FILE),
+        NAMES(AS(RUN, "foreseen.used"), AS(WINDOW, "lookahead.used")),
+        METRIC("sluice_foreseen_used_total", NULL, "Of those, bundles that the router then picked.")),
+    ROW("foreseen_read_bytes", COUNT, 0, WHOLE(foreseen.read_bytes), IN(RUN) | IN(WINDOW),
+        NAMES(AS(RUN, "foreseen.read_bytes"), AS(WINDOW, "lookahead.read_bytes")),
+        METRIC("sluice_foreseen_read_bytes_total", NULL, "Bytes read ahead of their use.")),
+    ROW("foreseen_pauses", COUNT, 0, WHOLE(foreseen.pauses), IN(RUN) | IN(WINDOW),
+        NAMES(AS(RUN, "foreseen.pauses"), AS(WINDOW, "lookahead.pauses")), NO_METRIC),
+    ROW("token_bytes", COUNT, 0, WHOLE(token_bytes), IN(RUN) | IN(WINDOW), AS(WINDOW, "model.token_bytes"), NO_METRIC),
+    ROW("layer_bytes", COUNT, 0, WHOLE(layer_bytes), IN(RUN), SAME, NO_METRIC),
+    ROW("layers", COUNT_32, 0, WHOLE(layers), IN(FILE), SAME, NO_METRIC),
+    ROW("tensors", COUNT_32, 0, WHOLE(tensors), IN(WINDOW) | IN(FILE), AS(WINDOW, "model.tensors"), NO_METRIC),
+    ROW("lanes", COUNT_32, 0, WHOLE(lanes), IN(RUN) | IN(WINDOW), AS(WINDOW, "disk.lanes"), NO_METRIC),
+    ROW("io", IO, 0, WHOLE(io), IN(RUN) | IN(WINDOW) | IN(FILE), AS(WINDOW, "disk.io"), NO_METRIC),
+    ROW("direct_io", FLAG, 0, WHOLE(direct_io), IN(RUN) | IN(WINDOW) | IN(FILE), AS(WINDOW, "disk.direct"), NO_METRIC),
+    ROW("cold_copies", COUNT, 0, WHOLE(cold.copies), IN(WINDOW) | IN(FILE), AS(WINDOW, "cold.copies"), NO_METRIC),
+    ROW("cold_hits", COUNT, 0, WHOLE(cold.hits), IN(WINDOW) | IN(FILE), AS(WINDOW, "cold.hits"), NO_METRIC),
+    ROW("cold_reads", COUNT, 0, WHOLE(cold.reads), IN(WINDOW) | IN(FILE), AS(WINDOW, "cold.reads"), NO_METRIC),
+    ROW("cold_read_bytes", COUNT, 0, WHOLE(cold.read_bytes), IN(WINDOW) | IN(FILE), AS(WINDOW, "cold.read_bytes"),
+        METRIC("sluice_cold_read_bytes_total", NULL, "Bytes read from the cold model's file.")),
+    ROW("cold_cache_bytes", COUNT, 0, WHOLE(cold.cache_bytes), IN(WINDOW) | IN(FILE), AS(WINDOW, "cold.cache_bytes"),
+        NO_METRIC),
+    ROW("cold_tensors", COUNT_32, 0, WHOLE(cold.tensors), IN(WINDOW) | IN(FILE), AS(WINDOW, "cold.tensors"), NO_METRIC),
 
     /* ---- the memory plan ---- */
-    {.name = "limit_bytes", PLAN(limit_bytes), .in = IN(RUN)},
-    {.name = "limit_by_setting", .kind = FLAG, PLAN(limit_by_setting), .in = IN(RUN)},
-    {.name = "total_bytes", PLAN(total_bytes), .in = IN(RUN) | IN(WINDOW) | IN(FILE), AS(FILE, "plan_bytes")},
-    {.name = "process_bytes",
-     PLAN(process_bytes),
-     .in = IN(RUN) | IN(WINDOW),
-     .metric = "sluice_memory_plan_bytes",
-     .label = "part=\"process\"",
-     .help = "What the process is expected to use at most, by part."},
-    {.name = "files_bytes",
-     PLAN(files_bytes),
-     .in = IN(RUN) | IN(WINDOW),
-     .metric = "sluice_memory_plan_bytes",
-     .label = "part=\"files\""},
-    {.name = "untouched_bytes",
-     PLAN(untouched_bytes),
-     .in = IN(RUN) | IN(WINDOW),
-     .metric = "sluice_memory_plan_bytes",
-     .label = "part=\"untouched\""},
-    {.name = "dense_bytes",
-     PLAN(dense_bytes),
-     .in = IN(RUN) | IN(WINDOW) | IN(FILE),
-     .metric = "sluice_memory_plan_bytes",
-     .label = "part=\"dense\""},
-    {.name = "cache_bytes",
-     PLAN(cache_bytes),
-     .in = IN(RUN) | IN(WINDOW),
-     .metric = "sluice_memory_plan_bytes",
-     .label = "part=\"cache\""},
-    {.name = "scratch_bytes",
-     PLAN(scratch_bytes),
-     .in = IN(RUN) | IN(WINDOW),
-     .metric = "sluice_memory_plan_bytes",
-     .label = "part=\"scratch\""},
-    {.name = "floor_bytes", PLAN(floor_bytes), .in = IN(RUN) | IN(WINDOW)},
-    {.name = "dense_mapped", .kind = FLAG, PLAN(dense_mapped), .in = IN(RUN) | IN(WINDOW) | IN(FILE)},
+    ROW("limit_bytes", COUNT, 0, PLAN(limit_bytes), IN(RUN), SAME, NO_METRIC),
+    ROW("limit_by_setting", FLAG, 0, PLAN(limit_by_setting), IN(RUN), SAME, NO_METRIC),
+    ROW("total_bytes", COUNT, 0, PLAN(total_bytes), IN(RUN) | IN(WINDOW) | IN(FILE), AS(FILE, "plan_bytes"), NO_METRIC),
+    ROW("process_bytes", COUNT, 0, PLAN(process_bytes), IN(RUN) | IN(WINDOW), SAME,
+        METRIC("sluice_memory_plan_bytes", "part=\"process\"",
+               "What the process is expected to use at most, by part.")),
+    ROW("files_bytes", COUNT, 0, PLAN(files_bytes), IN(RUN) | IN(WINDOW), SAME,
+        METRIC("sluice_memory_plan_bytes", "part=\"files\"", NULL)),
+    ROW("untouched_bytes", COUNT, 0, PLAN(untouched_bytes), IN(RUN) | IN(WINDOW), SAME,
+        METRIC("sluice_memory_plan_bytes", "part=\"untouched\"", NULL)),
+    ROW("dense_bytes", COUNT, 0, PLAN(dense_bytes), IN(RUN) | IN(WINDOW) | IN(FILE), SAME,
+        METRIC("sluice_memory_plan_bytes", "part=\"dense\"", NULL)),
+    ROW("cache_bytes", COUNT, 0, PLAN(cache_bytes), IN(RUN) | IN(WINDOW), SAME,
+        METRIC("sluice_memory_plan_bytes", "part=\"cache\"", NULL)),
+    ROW("scratch_bytes", COUNT, 0, PLAN(scratch_bytes), IN(RUN) | IN(WINDOW), SAME,
+        METRIC("sluice_memory_plan_bytes", "part=\"scratch\"", NULL)),
+    ROW("floor_bytes", COUNT, 0, PLAN(floor_bytes), IN(RUN) | IN(WINDOW), SAME, NO_METRIC),
+    ROW("dense_mapped", FLAG, 0, PLAN(dense_mapped), IN(RUN) | IN(WINDOW) | IN(FILE), SAME, NO_METRIC),
 };
 
 enum { ROWS = sizeof table / sizeof *table };
@@ -402,8 +244,8 @@ static void add(const struct counter *c, void *to, const void *before, const voi
 
 void counters_add(struct sluice_phase_stats *to, const struct sluice_phase_stats *from) {
     for (const struct counter *c = table; c < table + ROWS; c++) {
-        if (c->phase && c->kind != WEIGHT_KEPT) {
-            add(c, field(to, c->phase), NULL, field(from, c->phase));
+        if (c->at.phase && c->kind != WEIGHT_KEPT) {
+            add(c, field(to, c->at.phase), NULL, field(from, c->at.phase));
         }
     }
 }
@@ -416,12 +258,12 @@ void counters_add_step(struct step_sums *to, const struct sluice_step *s) {
         to->sum.queue_mean = sum / (double)submits;
     }
     for (const struct counter *c = table; c < table + ROWS; c++) {
-        if (c->step && c->rule == LARGEST) {
-            uint64_t *largest = field(to, c->step);
-            const uint64_t n = *(const uint64_t *)field(&one, c->step);
+        if (c->at.step && c->flags & LARGEST) {
+            uint64_t *largest = field(to, c->at.step);
+            const uint64_t n = *(const uint64_t *)field(&one, c->at.step);
             *largest = n > *largest ? n : *largest;
-        } else if (c->step && c->rule == SUM) {
-            add(c, field(to, c->step), NULL, field(&one, c->step));
+        } else if (c->at.step && !(c->flags & MEAN)) {
+            add(c, field(to, c->at.step), NULL, field(&one, c->at.step));
         }
     }
 }
@@ -429,12 +271,12 @@ void counters_add_step(struct step_sums *to, const struct sluice_step *s) {
 void counters_between(const struct sluice_stats *before, const struct sluice_stats *now, struct sluice_step *out) {
     struct step_sums to = {.sum = *out};
     for (const struct counter *c = table; c < table + ROWS; c++) {
-        for (int p = 0; c->step && c->phase && !c->ended && p < COUNTERS_PHASES; p++) {
-            add(c, field(&to, c->step), field(counters_phase(before, p), c->phase),
-                field(counters_phase(now, p), c->phase));
+        for (int p = 0; c->at.step && c->at.phase && !(c->flags & ENDED) && p < COUNTERS_PHASES; p++) {
+            add(c, field(&to, c->at.step), field(counters_phase(before, p), c->at.phase),
+                field(counters_phase(now, p), c->at.phase));
         }
-        if (c->step && c->whole) {
-            add(c, field(&to, c->step), field(before, c->whole), field(now, c->whole));
+        if (c->at.step && c->at.whole) {
+            add(c, field(&to, c->at.step), field(before, c->at.whole), field(now, c->at.whole));
         }
     }
     *out = to.sum;
@@ -445,7 +287,7 @@ void counters_between(const struct sluice_stats *before, const struct sluice_sta
 
 bool counters_sane(const struct step_sums *s) {
     for (const struct counter *c = table; c < table + ROWS; c++) {
-        const double x = c->step && real(c) ? *(const double *)field(s, c->step) : 0;
+        const double x = c->at.step && real(c) ? *(const double *)field(s, c->at.step) : 0;
         if (!isfinite(x) || (c->kind == SECONDS && (x < -1e-3 || x > 1e12))) { /* parts may be a rounding below 0 */
             return false;
         }
@@ -457,13 +299,13 @@ bool counters_sane(const struct step_sums *s) {
 
 /* Where the row's number is, of what is told; NULL: it is not. */
 static const void *counter_at(const struct counter *c, const struct counters_at *at) {
-    if (c->step && at->ended && (c->ended || !c->phase || !at->live)) {
-        return field(at->ended, c->step);
+    if (c->at.step && at->ended && (c->flags & ENDED || !c->at.phase || !at->live)) {
+        return field(at->ended, c->at.step);
     }
-    return c->phase && at->live                ? field(at->live, c->phase)
-           : c->whole && !c->step && at->stats ? field(at->stats, c->whole)
-           : c->plan && at->plan               ? field(at->plan, c->plan)
-                                               : NULL;
+    return c->at.phase && at->live                   ? field(at->live, c->at.phase)
+           : c->at.whole && !c->at.step && at->stats ? field(at->stats, c->at.whole)
+           : c->at.plan && at->plan                  ? field(at->plan, c->at.plan)
+                                                     : NULL;
 }
 
 static json_t *counter_json(const struct counter *c, const void *at) {
@@ -500,7 +342,7 @@ static bool put(json_t *o, const char *path, json_t *value) {
 bool counters_json(json_t *object, enum counters_out out, const struct counters_at *at) {
     bool ok = object != NULL;
     for (const struct counter *c = table; ok && c < table + ROWS; c++) {
-        const void *from = c->in & 1u << out && (c->resident || !at->resident) ? counter_at(c, at) : NULL;
+        const void *from = c->in & 1u << out && (c->flags & RESIDENT || !at->resident) ? counter_at(c, at) : NULL;
         if (from) {
             char key[64];
             const bool seconds = c->kind == SECONDS;
@@ -549,7 +391,7 @@ void counters_csv_row(FILE *out, const struct sluice_step *s) {
     for (const struct counter *c = table; c < table + ROWS; c++) {
         if (c->in & IN(CSV)) {
             fputc(',', out);
-            write_number(out, c, field(&one, c->step), 7);
+            write_number(out, c, field(&one, c->at.step), 7);
         }
     }
 }
@@ -565,14 +407,14 @@ void counters_family(FILE *out, const char *name, const char *help) {
 static void metric_lines(FILE *out, const struct counter *c, const struct sluice_stats *s,
                          const struct step_sums *ended, const struct sluice_plan *plan) {
     static const char *const name[] = {[SLUICE_PHASE_PROMPT] = "prompt", [SLUICE_PHASE_GENERATION] = "generation"};
-    const bool phases = c->phase || c->step;
+    const bool phases = c->at.phase || c->at.step;
     for (int p = 0; p < (phases ? COUNTERS_PHASES : 1); p++) {
         const struct counters_at at = {.live = counters_phase(s, p), .ended = &ended[p], .stats = s, .plan = plan};
-        const char *label = c->label ? c->label : "";
+        const char *label = c->metric.label ? c->metric.label : "";
         if (phases) {
-            fprintf(out, "%s{phase=\"%s\"%s%s} ", c->metric, name[p], label[0] ? "," : "", label);
+            fprintf(out, "%s{phase=\"%s\"%s%s} ", c->metric.name, name[p], label[0] ? "," : "", label);
         } else {
-            fprintf(out, label[0] ? "%s{%s} " : "%s%s ", c->metric, label);
+            fprintf(out, label[0] ? "%s{%s} " : "%s%s ", c->metric.name, label);
         }
         write_number(out, c, counter_at(c, &at), 6);
         fputc('\n', out);
@@ -582,12 +424,12 @@ static void metric_lines(FILE *out, const struct counter *c, const struct sluice
 void counters_metrics(FILE *out, const struct sluice_stats *s, const struct step_sums ended[COUNTERS_PHASES],
                       const struct sluice_plan *plan) {
     for (const struct counter *c = table; c < table + ROWS; c++) {
-        if (!c->help || (c->plan && !plan)) {
+        if (!c->metric.help || (c->at.plan && !plan)) {
             continue; /* not a metric's first row */
         }
-        counters_family(out, c->metric, c->help);
+        counters_family(out, c->metric.name, c->metric.help);
         for (const struct counter *row = c; row < table + ROWS; row++) {
-            if (row->metric && strcmp(row->metric, c->metric) == 0) {
+            if (row->metric.name && strcmp(row->metric.name, c->metric.name) == 0) {
                 metric_lines(out, row, s, ended, plan);
             }
         }
