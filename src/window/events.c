@@ -62,7 +62,8 @@ static void events_make(struct window *w, int kind) {
     static const char *const name[EVENTS_KINDS] = {"stats", "map"};
     struct events *e = &w->events;
     size_t n = 0;
-    char *text = kind == EVENTS_MAP ? map_text(&w->map, &w->source, &w->layer, &n) : stats_text(stats_json(w), &n);
+    json_t *o = kind == EVENTS_MAP ? map_json(&w->map, &w->source, &w->layer) : stats_json(w);
+    char *text = stats_text(o, &n);
     struct frame *f = frame_make(name[kind], text, n);
     if (f) {
         frame_drop(e->last[kind]);
@@ -139,7 +140,7 @@ enum MHD_Result events_reply(struct window *w, struct MHD_Connection *c) {
     enum { BLOCK = 8192 }; /* bytes asked for at a time */
     struct events *e = &w->events;
     if (e->readers >= WINDOW_READERS) {
-        return reply_failure(w, c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many pages are open", NULL, NULL);
+        return reply_json(c, MHD_HTTP_SERVICE_UNAVAILABLE, reply_failure("too many pages are open", NULL, NULL), NULL);
     }
     struct stream *s = calloc(1, sizeof *s);
     struct MHD_Response *r =
@@ -160,12 +161,7 @@ enum MHD_Result events_reply(struct window *w, struct MHD_Connection *c) {
     e->readers++;
     events_make(w, EVENTS_STATS);
     events_make(w, EVENTS_MAP);
-    enum MHD_Result rc = MHD_NO;
-    if (reply_headers(r, "text/event-stream", reply_policy)) {
-        rc = MHD_queue_response(c, MHD_HTTP_OK, r);
-    }
-    MHD_destroy_response(r);
-    return rc;
+    return reply_queue(c, MHD_HTTP_OK, r, "text/event-stream", NULL);
 }
 
 static void events_wake(struct events *e) {

@@ -27,9 +27,22 @@ static bool guard_token_byte(char c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' || c == '_';
 }
 
+bool guard_random(char *hex, size_t digits) {
+    for (size_t i = 0; i < digits; i++) {
+        uint8_t chance;
+        ssize_t n;
+        while ((n = getrandom(&chance, 1, 0)) < 0 && errno == EINTR) {
+        }
+        if (n != 1) {
+            return false;
+        }
+        hex[i] = "0123456789abcdef"[chance & 15];
+    }
+    hex[digits] = '\0';
+    return true;
+}
+
 int guard_token(struct guard *g, const char *token, struct sluice_error *err) {
-    static const char digits[] = "0123456789abcdef";
-    uint8_t chance[16];
     if (token) {
         size_t n = 0;
         while (n <= GUARD_TOKEN_MAX && guard_token_byte(token[n])) {
@@ -42,19 +55,9 @@ int guard_token(struct guard *g, const char *token, struct sluice_error *err) {
         memcpy(g->token, token, n + 1);
         return sluice_ok(err);
     }
-    size_t have = 0;
-    while (have < sizeof chance) {
-        const ssize_t n = getrandom(chance + have, sizeof chance - have, 0);
-        if (n < 0 && errno != EINTR) {
-            return sluice_fail(err, SLUICE_ERR_IO, "window: no random numbers for a token: %s", strerror(errno));
-        }
-        have += n > 0 ? (size_t)n : 0;
+    if (!guard_random(g->token, GUARD_CHANCE)) {
+        return sluice_fail(err, SLUICE_ERR_IO, "window: no random numbers for a token: %s", strerror(errno));
     }
-    for (size_t i = 0; i < sizeof chance; i++) {
-        g->token[2 * i] = digits[chance[i] >> 4];
-        g->token[2 * i + 1] = digits[chance[i] & 15];
-    }
-    g->token[2 * sizeof chance] = '\0';
     return sluice_ok(err);
 }
 

@@ -3,18 +3,26 @@
 #define SLUICE_WINDOW_GUARD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "memory/address.h"
 #include "sluice.h"
 
-enum { GUARD_TOKEN_MIN = 16, GUARD_TOKEN_MAX = 64 }; /* bytes of a token */
+enum {
+    GUARD_TOKEN_MIN = 16, /* bytes of a token */
+    GUARD_TOKEN_MAX = 64, /* likewise */
+    GUARD_CHANCE = 32     /* hexadecimal digits of one that is made here: 128 random bits */
+};
 
 struct guard {
     struct plan_address address;     /* where the window listens, with the port that it got */
     bool allow_remote;               /* other machines may ask */
     char token[GUARD_TOKEN_MAX + 1]; /* what changing settings needs */
 };
+
+/* Random hexadecimal digits and a terminator. False: the kernel gave none. */
+bool guard_random(char *hex, size_t digits);
 
 /* Take this token, or make one of 128 random bits (NULL). SLUICE_ERR_ARG, SLUICE_ERR_IO (the kernel gave none). */
 int guard_token(struct guard *g, const char *token, struct sluice_error *err);

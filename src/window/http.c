@@ -129,15 +129,12 @@ static const char *http_header(struct MHD_Connection *c, const char *name) {
     return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
-static enum MHD_Result http_refuse(struct window *w, struct MHD_Connection *c, unsigned status, const char *why) {
-    return reply_failure(w, c, status, why, NULL, NULL);
+static enum MHD_Result http_refuse(struct MHD_Connection *c, unsigned status, const char *why) {
+    return reply_json(c, status, reply_failure(why, NULL, NULL), NULL);
 }
 
-static enum MHD_Result http_method(struct window *w, struct MHD_Connection *c, const char *allow) {
-    size_t n = 0;
-    json_t *o = json_pack("{s:b,s:s,s:n,s:[]}", "ok", 0, "error", "not with this method", "setting", "changed");
-    char *text = stats_text(o, &n);
-    return reply(w, c, MHD_HTTP_METHOD_NOT_ALLOWED, "application/json", text, n, MHD_HTTP_HEADER_ALLOW, allow);
+static enum MHD_Result http_method(struct MHD_Connection *c, const char *allow) {
+    return reply_json(c, MHD_HTTP_METHOD_NOT_ALLOWED, reply_failure("not with this method", NULL, NULL), allow);
 }
 
 static enum MHD_Result http_get(struct window *w, struct MHD_Connection *c, const struct http_request *r) {
@@ -148,15 +145,14 @@ static enum MHD_Result http_get(struct window *w, struct MHD_Connection *c, cons
         return page_reply(w, c, http_header(c, MHD_HTTP_HEADER_HOST));
     case HTTP_EVENTS:
         if (r->head) { /* a stream would wait for somebody to take it */
-            return reply(w, c, MHD_HTTP_OK, "text/event-stream", strdup(""), 0, NULL, NULL);
+            return reply_queue(c, MHD_HTTP_OK, reply_text(strdup(""), 0), "text/event-stream", NULL);
         }
         return events_reply(w, c);
     case HTTP_METRICS:
         text = metrics_text(w, &n);
-        return reply(w, c, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text, n, NULL, NULL);
+        return reply_queue(c, MHD_HTTP_OK, reply_text(text, n), "text/plain; version=0.0.4; charset=utf-8", NULL);
     default:
-        text = stats_text(stats_json(w), &n);
-        return reply(w, c, MHD_HTTP_OK, "application/json", text, n, NULL, NULL);
+        return reply_json(c, MHD_HTTP_OK, stats_json(w), NULL);
     }
 }
 
@@ -184,22 +180,22 @@ static enum MHD_Result http_post(struct window *w, struct MHD_Connection *c, voi
     const enum guard_verdict verdict =
         guard_judge(&w->guard, http_header(c, "X-Sluice-Token"), http_header(c, MHD_HTTP_HEADER_AUTHORIZATION));
     if (verdict == GUARD_MISSING) {
-        return http_refuse(w, c, MHD_HTTP_UNAUTHORIZED,
+        return http_refuse(c, MHD_HTTP_UNAUTHORIZED,
                            "changing settings needs the token that was printed at the start (X-Sluice-Token)");
     }
     if (verdict == GUARD_WRONG) {
-        return http_refuse(w, c, MHD_HTTP_FORBIDDEN, "this is not the token that was printed at the start");
+        return http_refuse(c, MHD_HTTP_FORBIDDEN, "this is not the token that was printed at the start");
     }
     if (!form && !http_type(type, "application/json")) {
-        return http_refuse(w, c, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+        return http_refuse(c, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
                            "application/json or application/x-www-form-urlencoded is wanted");
     }
     if (!length) {
-        return http_refuse(w, c, MHD_HTTP_LENGTH_REQUIRED, "a Content-Length is wanted");
+        return http_refuse(c, MHD_HTTP_LENGTH_REQUIRED, "a Content-Length is wanted");
     }
     /* libmicrohttpd has made sure that it is a number. */
     if (strlen(length) > 15 || strtoull(length, NULL, 10) > WINDOW_BODY_MAX) {
-        return http_refuse(w, c, HTTP_TOO_LARGE, "at most 4096 bytes");
+        return http_refuse(c, HTTP_TOO_LARGE, "at most 4096 bytes");
     }
     return http_go_on(state, HTTP_SETTINGS, false, form);
 }
@@ -219,19 +215,19 @@ static enum MHD_Result http_head(struct window *w, struct MHD_Connection *c, con
         return MHD_NO; /* no memory when it came */
     }
     if (!guard_host(&w->guard, host)) {
-        return http_refuse(w, c, MHD_HTTP_MISDIRECTED_REQUEST, "this window is not called by that name (Host)");
+        return http_refuse(c, MHD_HTTP_MISDIRECTED_REQUEST, "this window is not called by that name (Host)");
     }
     if (!guard_origin(http_header(c, MHD_HTTP_HEADER_ORIGIN), host)) {
-        return http_refuse(w, c, MHD_HTTP_FORBIDDEN, "only this window's own page may ask (Origin)");
+        return http_refuse(c, MHD_HTTP_FORBIDDEN, "only this window's own page may ask (Origin)");
     }
     if (path == HTTP_NOTHING) {
-        return http_refuse(w, c, MHD_HTTP_NOT_FOUND, "there is no such thing here");
+        return http_refuse(c, MHD_HTTP_NOT_FOUND, "there is no such thing here");
     }
     if (path == HTTP_SETTINGS) {
-        return post ? http_post(w, c, state) : http_method(w, c, "POST");
+        return post ? http_post(w, c, state) : http_method(c, "POST");
     }
     if (!get) {
-        return http_method(w, c, "GET, HEAD");
+        return http_method(c, "GET, HEAD");
     }
     if ((length && strcmp(length, "0") != 0) || http_header(c, MHD_HTTP_HEADER_TRANSFER_ENCODING)) {
         return MHD_NO; /* a body that nobody reads: nothing sends one, and it must not wait here */

@@ -69,21 +69,20 @@ struct window {
 /* ---- reply.c ---- */
 
 /*
- * Answer with n bytes that malloc gave, which it takes over; NULL is an answer of its own (no memory). `extra` is one
- * more header's name and value, or NULL.
+ * Answer with a response, which it takes, and the headers that every answer has. `policy`: its Content-Security-Policy;
+ * NULL: that of everything but the page. Without memory (NULL too) the connection is closed, here and below.
  */
-enum MHD_Result reply(struct window *w, struct MHD_Connection *c, unsigned status, const char *type, char *body,
-                      size_t n, const char *extra, const char *value);
+enum MHD_Result reply_queue(struct MHD_Connection *c, unsigned status, struct MHD_Response *r, const char *type,
+                            const char *policy);
 
-/* Answer with a failure: a JSON object. `setting` and `changed` as in docs/window.md; NULL: none. Takes `changed`. */
-enum MHD_Result reply_failure(struct window *w, struct MHD_Connection *c, unsigned status, const char *message,
-                              const char *setting, json_t *changed);
+/* A response of n bytes that malloc gave, which it takes over. NULL: no memory. */
+struct MHD_Response *reply_text(char *body, size_t n);
 
-/* Put the headers on a response that every answer has. `policy`: its Content-Security-Policy. False: no memory. */
-bool reply_headers(struct MHD_Response *r, const char *type, const char *policy);
+/* Answer with an object, which it takes. `allow`: the methods that are allowed, with status 405; else NULL. */
+enum MHD_Result reply_json(struct MHD_Connection *c, unsigned status, json_t *object, const char *allow);
 
-/* The Content-Security-Policy of everything but the page. */
-extern const char reply_policy[];
+/* The object of a failure. `setting` and `changed` as in docs/window.md; NULL: none. Takes `changed`. */
+json_t *reply_failure(const char *message, const char *setting, json_t *changed);
 
 /* ---- page.c ---- */
 

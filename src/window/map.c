@@ -11,9 +11,7 @@
  */
 #include "window/map.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,39 +93,37 @@ static bool map_read(struct window_map *m, const struct window_source *source, s
     return true;
 }
 
-/* Write bytes in base64. */
-static void map_base64(FILE *out, const uint8_t *p, uint32_t n) {
+/* Bytes in base64, by malloc. NULL: no memory. */
+static char *map_base64(const uint8_t *p, uint32_t n, size_t *length) {
     static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (uint32_t i = 0; i < n; i += 3) {
+    char *text = malloc((size_t)n / 3 * 4 + 8), *to = text;
+    for (uint32_t i = 0; text && i < n; i += 3) {
         const uint32_t have = n - i < 3 ? n - i : 3;
         const uint32_t x =
             (uint32_t)p[i] << 16 | (have > 1 ? (uint32_t)p[i + 1] << 8 : 0) | (have > 2 ? (uint32_t)p[i + 2] : 0);
-        fputc(digit[x >> 18], out);
-        fputc(digit[x >> 12 & 63], out);
-        fputc(have > 1 ? digit[x >> 6 & 63] : '=', out);
-        fputc(have > 2 ? digit[x & 63] : '=', out);
+        *to++ = digit[x >> 18];
+        *to++ = digit[x >> 12 & 63];
+        *to++ = have > 1 ? digit[x >> 6 & 63] : '=';
+        *to++ = have > 2 ? digit[x & 63] : '=';
     }
+    *length = (size_t)(to - text);
+    return text;
 }
 
-char *map_text(struct window_map *m, const struct window_source *source, struct window_layer *layer, size_t *n) {
-    char *text = NULL;
-    FILE *out = map_read(m, source, layer) ? open_memstream(&text, n) : NULL;
-    if (!out) {
+json_t *map_json(struct window_map *m, const struct window_source *source, struct window_layer *layer) {
+    if (!map_read(m, source, layer)) {
         return NULL;
     }
-    fputs("{\"layers\":[", out);
+    size_t n = 0;
+    char *data = map_base64(m->byte, m->n, &n);
+    json_t *layers = json_array();
     for (uint32_t i = 0; i < m->layers; i++) {
-        fprintf(out, "%s{\"first\":%" PRIu32 ",\"experts\":%" PRIu32 "}", i ? "," : "", m->first[i], m->experts[i]);
+        json_array_append_new(
+            layers, json_pack("{s:I,s:I}", "first", (json_int_t)m->first[i], "experts", (json_int_t)m->experts[i]));
     }
-    fputs("],\"data\":\"", out);
-    map_base64(out, m->byte, m->n);
-    fputs("\"}", out);
-    const bool bad = ferror(out) != 0;
-    if (fclose(out) || bad) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    json_t *o = json_pack("{s:o,s:o}", "layers", layers, "data", data ? json_stringn_nocheck(data, n) : NULL);
+    free(data);
+    return o;
 }
 
 void map_free(struct window_map *m) {

@@ -2,6 +2,7 @@
 #ifndef SLUICE_WINDOW_MAP_H
 #define SLUICE_WINDOW_MAP_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,11 +21,8 @@ struct window_map {
     uint32_t cap;                        /* entries allocated of the three */
 };
 
-/*
- * Look at all layers and write the map as docs/window.md has it, one line of JSON by malloc. `layer` is scratch. NULL:
- * no memory.
- */
-char *map_text(struct window_map *m, const struct window_source *source, struct window_layer *layer, size_t *n);
+/* Look at all layers and make the map as docs/window.md has it. `layer` is scratch. NULL: no memory. */
+json_t *map_json(struct window_map *m, const struct window_source *source, struct window_layer *layer);
 
 /* Free what it owns. */
 void map_free(struct window_map *m);

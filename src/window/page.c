@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "window/impl.h"
 
@@ -61,13 +60,9 @@ static void page_chat(const struct window *w, const char *host, char *buf, size_
 
 enum MHD_Result page_reply(struct window *w, struct MHD_Connection *c, const char *host) {
     char nonce[PAGE_NONCE + 1], policy[512], chat[160];
-    uint8_t chance[PAGE_NONCE / 2];
     size_t n = 0;
-    if (getrandom(chance, sizeof chance, 0) != (ssize_t)sizeof chance) { /* so few bytes come at once, or not at all */
+    if (!guard_random(nonce, PAGE_NONCE)) {
         return MHD_NO;
-    }
-    for (size_t i = 0; i < sizeof chance; i++) {
-        snprintf(nonce + 2 * i, 3, "%02x", chance[i]);
     }
     page_chat(w, host, chat, sizeof chat);
     snprintf(policy, sizeof policy,
@@ -75,15 +70,5 @@ enum MHD_Result page_reply(struct window *w, struct MHD_Connection *c, const cha
              "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
              nonce, nonce, chat);
     char *text = page_text(nonce, &n);
-    struct MHD_Response *r = text ? MHD_create_response_from_buffer(n, text, MHD_RESPMEM_MUST_FREE) : NULL;
-    if (!r) {
-        free(text);
-        return MHD_NO;
-    }
-    enum MHD_Result rc = MHD_NO;
-    if (reply_headers(r, "text/html; charset=utf-8", policy)) {
-        rc = MHD_queue_response(c, MHD_HTTP_OK, r);
-    }
-    MHD_destroy_response(r);
-    return rc;
+    return reply_queue(c, MHD_HTTP_OK, reply_text(text, n), "text/html; charset=utf-8", policy);
 }

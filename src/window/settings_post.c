@@ -211,10 +211,9 @@ static bool post_check(struct post *p, const struct window *w, struct sluice_set
 enum MHD_Result settings_post(struct window *w, struct MHD_Connection *c, const char *body, size_t n, bool form) {
     struct post p = {0};
     struct sluice_settings next;
-    size_t length = 0;
     w->source.numbers(w->source.ud, &w->now, true);
     if (!(form ? post_form(&p, body, n) : post_json(&p, body, n)) || !post_check(&p, w, &next)) {
-        return reply_failure(w, c, p.status, p.why.message, p.setting, NULL);
+        return reply_json(c, p.status, reply_failure(p.why.message, p.setting, NULL), NULL);
     }
     json_t *changed = json_array();
     const double begun = clock_seconds();
@@ -234,10 +233,9 @@ enum MHD_Result settings_post(struct window *w, struct MHD_Connection *c, const 
         x->deadline += x->deadline > 0 ? clock_seconds() - begun : 0;
     }
     if (p.status) {
-        return reply_failure(w, c, p.status, p.why.message, p.setting, changed);
+        return reply_json(c, p.status, reply_failure(p.why.message, p.setting, changed), NULL);
     }
     w->source.numbers(w->source.ud, &w->now, true);
     json_t *o = json_pack("{s:b,s:o,s:o}", "ok", 1, "changed", changed, "settings", stats_settings(w));
-    char *text = stats_text(o, &length);
-    return reply(w, c, MHD_HTTP_OK, "application/json", text, length, NULL, NULL);
+    return reply_json(c, MHD_HTTP_OK, o, NULL);
 }
