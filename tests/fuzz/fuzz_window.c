@@ -68,29 +68,29 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 static void numbers(void *ud, struct window_numbers *out, bool all) {
     const struct act *a = ud;
     memset(&out->stats, 0, sizeof out->stats);
-    memset(out->phase, 0, sizeof out->phase);
+    memset(out->ended, 0, sizeof out->ended);
     out->stats.tensors = 6;
     out->stats.layers = 2;
     out->stats.generation.tokens = a->size;
     out->stats.generation.hits = 3;
     out->stats.generation.read_bytes = 4096 * a->size;
     out->stats.cache_bytes = 1 << 20;
-    out->phase[SLUICE_PHASE_GENERATION] =
-        (struct window_phase){.steps = a->size, .tokens = a->size, .wall_s = 0.1 * (double)a->size, .compute_s = 0.05};
+    out->ended[SLUICE_PHASE_GENERATION] = (struct step_sums){
+        .steps = a->size, .sum = {.tokens = a->size, .wall_s = 0.1 * (double)a->size, .expert_s = 0.05}};
     if (all) {
-        memset(&out->plan, 0, sizeof out->plan);
-        out->settings = a->settings;
-        out->planned = a->size % 2;
-        out->plan.total_bytes = 5 << 20;
+        memset(&out->facts.plan, 0, sizeof out->facts.plan);
+        out->facts.settings = a->settings;
+        out->facts.planned = a->size % 2;
+        out->facts.plan.total_bytes = 5 << 20;
         out->lossy = a->settings.drop_cold_experts > 0;
         out->experts = a->size % 3 ? 8 : 0;
-        out->experts_used = out->experts_own = 2;
+        out->experts_used = out->facts.experts_own = 2;
         out->anonymous_bytes = out->file_bytes = out->shared_bytes = 1 << 20;
         snprintf(out->program, sizeof out->program, "fuzz\x1b");
         snprintf(out->model, sizeof out->model, "a \"b\\c\n\xff</script>.gguf"); /* whatever a file may be called */
-        snprintf(out->architecture, sizeof out->architecture, "none");
-        snprintf(out->mode, sizeof out->mode, "streaming");
-        out->warning[0] = out->error[0] = '\0';
+        snprintf(out->facts.architecture, sizeof out->facts.architecture, "none");
+        snprintf(out->facts.mode, sizeof out->facts.mode, "streaming");
+        out->facts.warning[0] = out->error[0] = '\0';
     }
 }
 
