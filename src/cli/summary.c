@@ -141,13 +141,11 @@ json_t *cli_phase_json(const struct cli_phase *p, bool streaming) {
 }
 
 json_t *cli_cache_json(const struct sluice_stats *t) {
-    json_t *o = json_object();
-    return cli_json_whole(o, counters_json(o, COUNTERS_RUN, &(struct counters_at){.stats = t}));
+    return counters_object(COUNTERS_RUN, &(struct counters_at){.stats = t});
 }
 
 json_t *cli_plan_json(const struct sluice_plan *p) {
-    json_t *o = json_object();
-    return cli_json_whole(o, counters_json(o, COUNTERS_RUN, &(struct counters_at){.plan = p}));
+    return counters_object(COUNTERS_RUN, &(struct counters_at){.plan = p});
 }
 
 static json_t *comparison_json(const struct sluice_comparison *c) {

@@ -8,58 +8,37 @@
 #include "cli/args.h"
 #include "cli/top.h"
 
-static bool put_text(json_t *object, const char *key, const char *text) {
-    return cli_json_put(object, key, cli_json_text(text));
-}
-
 static json_t *rates_json(const struct top_rates *r) {
-    static const char *const part[] = {"stall", "experts", "other", "bookkeeping"};
-    json_t *o = json_object();
-    bool ok = cli_json_put(o, "phase", json_string(r->prompt ? "prompt" : "generation")) &&
-              cli_json_put(o, "tokens_per_second", json_real(r->tokens_per_s)) &&
-              cli_json_put(o, "read_bytes_per_second", json_real(r->bytes_per_s)) &&
-              cli_json_put(o, "hit_rate", json_real(r->hits)) &&
-              cli_json_put(o, "hit_rate_of_bytes", json_real(r->hit_bytes));
-    for (int i = 0; i < 4; i++) {
-        ok = ok && cli_json_put(o, part[i], json_real(r->part[i]));
-    }
-    return cli_json_whole(o, ok);
+    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "phase", r->prompt ? "prompt" : "generation",
+                     "tokens_per_second", r->tokens_per_s, "read_bytes_per_second", r->bytes_per_s, "hit_rate", r->hits,
+                     "hit_rate_of_bytes", r->hit_bytes, "stall", r->part[0], "experts", r->part[1], "other", r->part[2],
+                     "bookkeeping", r->part[3]);
 }
 
 static json_t *layers_json(const struct stat_data *d) {
     json_t *a = json_array();
     for (uint64_t i = 0; i < d->n_layers; i++) {
-        json_t *o = json_object();
-        if (!cli_json_count(o, "resident", d->layer[i].resident) ||
-            !cli_json_count(o, "experts", d->layer[i].experts)) {
-            json_decref(o);
-            o = NULL;
-        }
-        if (json_array_append_new(a, o)) {
-            json_decref(a);
-            return NULL;
-        }
+        json_array_append_new(a, json_pack("{s:I,s:I}", "resident", (json_int_t)d->layer[i].resident, "experts",
+                                           (json_int_t)d->layer[i].experts));
     }
     return a;
 }
 
 static json_t *phase_json(const struct step_sums *s) {
-    json_t *o = json_object();
-    return cli_json_whole(o, counters_json(o, COUNTERS_TOP, &(struct counters_at){.ended = s}));
+    return counters_object(COUNTERS_TOP, &(struct counters_at){.ended = s});
 }
 
 static json_t *process_json(const struct top_process *p, double now) {
     const struct stat_data *d = &p->d;
     const struct top_rates r = top_rates_of(d);
     struct sluice_phase_stats all = d->stats.prompt;
-    json_t *o = json_object();
     counters_add(&all, &d->stats.generation);
-    const bool ok = cli_json_count(o, "pid", d->pid) && put_text(o, "program", d->program) &&
-                    put_text(o, "sluice", d->version) && put_text(o, "model", d->model) &&
-                    put_text(o, "mode", d->mode) && cli_json_count(o, "threads", d->threads) &&
-                    cli_json_put(o, "age_seconds", json_real(now > d->updated ? now - d->updated : 0)) &&
-                    cli_json_count(o, "memory_bytes", p->memory) &&
-                    counters_json(o, COUNTERS_TOP, &(struct counters_at){.stats = &d->stats}) &&
+    json_t *o =
+        json_pack("{s:I,s:o,s:o,s:o,s:o,s:I,s:f,s:I}", "pid", (json_int_t)d->pid, "program", cli_json_text(d->program),
+                  "sluice", cli_json_text(d->version), "model", cli_json_text(d->model), "mode", cli_json_text(d->mode),
+                  "threads", (json_int_t)d->threads, "age_seconds", now > d->updated ? now - d->updated : 0,
+                  "memory_bytes", (json_int_t)p->memory);
+    const bool ok = counters_json(o, COUNTERS_TOP, &(struct counters_at){.stats = &d->stats}) &&
                     counters_json(o, COUNTERS_TOTAL, &(struct counters_at){.live = &all}) &&
                     cli_json_count(o, "steps", d->n_steps) && cli_json_put(o, "last", rates_json(&r)) &&
                     cli_json_put(o, "prompt", phase_json(&d->ended[SLUICE_PHASE_PROMPT])) &&

@@ -354,6 +354,15 @@ bool counters_json(json_t *object, enum counters_out out, const struct counters_
     return ok;
 }
 
+json_t *counters_object(enum counters_out out, const struct counters_at *at) {
+    json_t *o = json_object();
+    if (!counters_json(o, out, at)) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 void counters_fixed(FILE *out, double x, int digits) {

@@ -69,6 +69,9 @@ bool counters_sane(const struct step_sums *s);
  */
 bool counters_json(json_t *object, enum counters_out out, const struct counters_at *at);
 
+/* A new object with them. NULL: no memory. */
+json_t *counters_object(enum counters_out out, const struct counters_at *at);
+
 /* The columns' names, each with a comma before it. Then a row's numbers, likewise. */
 void counters_csv_head(FILE *out);
 void counters_csv_row(FILE *out, const struct sluice_step *s);

@@ -39,9 +39,7 @@ static json_t *text_json(const char *text) {
 /* Sums of a phase. */
 static json_t *phase_json(const struct window_numbers *x, int phase) {
     const struct sluice_phase_stats *s = counters_phase(&x->stats, phase);
-    const struct counters_at at = {.live = s, .ended = &x->ended[phase]};
-    json_t *o = json_object();
-    counters_json(o, COUNTERS_WINDOW, &at);
+    json_t *o = counters_object(COUNTERS_WINDOW, &(struct counters_at){.live = s, .ended = &x->ended[phase]});
     json_object_set_new(o, "tokens_done", json_real((double)s->rows / (x->stats.layers ? x->stats.layers : 1)));
     return o;
 }
@@ -62,20 +60,14 @@ static json_t *now_json(const struct rates_now *r) {
                      "bookkeeping_share", known(r->part[3]));
 }
 
-static json_t *plan_json(const struct window_numbers *x) {
-    json_t *o = x->facts.planned ? json_object() : json_null();
-    if (x->facts.planned) {
-        counters_json(o, COUNTERS_WINDOW, &(struct counters_at){.plan = &x->facts.plan});
-    }
-    return o;
-}
-
 static json_t *memory_json(const struct window_numbers *x) {
     const uint64_t limit = x->facts.planned ? x->facts.plan.limit_bytes : 0;
     const char *by = x->facts.plan.limit_by_setting ? "setting" : "machine";
     return json_pack("{s:o,s:s?,s:o,s:{s:I,s:I,s:I,s:I}}", "limit_bytes",
                      limit ? json_integer(count(limit)) : json_null(), "limit_by", limit ? by : NULL, "plan",
-                     plan_json(x), "used", "total_bytes", count(x->anonymous_bytes + x->file_bytes + x->shared_bytes),
+                     x->facts.planned ? counters_object(COUNTERS_WINDOW, &(struct counters_at){.plan = &x->facts.plan})
+                                      : json_null(),
+                     "used", "total_bytes", count(x->anonymous_bytes + x->file_bytes + x->shared_bytes),
                      "anonymous_bytes", count(x->anonymous_bytes), "file_bytes", count(x->file_bytes), "shared_bytes",
                      count(x->shared_bytes));
 }
