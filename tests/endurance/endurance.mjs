@@ -67,7 +67,7 @@ async function steady() {
     lives.steady = await soak(run, { name: 'soak, cycle', tokens: share(0.5), perRound, settings: ['cache_policy=cycle'], seed });
 }
 
-async function killed() {
+async function soaksToKill() {
     const part = share(run.sanitized ? 0.45 : 0.33);
     const ends = short ? ['SIGKILL', null] : [null, 'SIGKILL', 'SIGTERM', 'SIGKILL', 'SIGTERM', null];
     const each = Math.ceil(part / ends.length);
@@ -107,7 +107,7 @@ async function single() {
     lives.run = await runs(run, share(0.05));
 }
 
-await Promise.all([steady(), killed(), servers(), single()]);
+await Promise.all([steady(), soaksToKill(), servers(), single()]);
 clearInterval(counting);
 run.sampler.stop();
 

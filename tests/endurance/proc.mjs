@@ -4,7 +4,7 @@ import { readFileSync, readdirSync, appendFileSync, writeFileSync } from 'node:f
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // Conditions are waited for, not for a time; the limit only ends a hang.
-export async function until(condition, ms = 120_000) {
+export async function until(condition, ms = 600_000) {
     for (const end = Date.now() + ms; Date.now() < end;) {
         if (await condition()) return true;
         await sleep(20);

@@ -59,7 +59,7 @@ async function start(run, name, env, bySluice = false) {
 
 async function stop(s, signal) {
     s.child.kill(signal);
-    const timer = setTimeout(() => s.child.kill('SIGKILL'), 30_000);
+    const timer = setTimeout(() => s.child.kill('SIGKILL'), 300_000);
     const end = await s.ended;
     clearTimeout(timer);
     return end;
@@ -127,17 +127,18 @@ async function change(run, s, life) {
     else run.check(`${life.name}: a change of settings`, false, `${JSON.stringify(what)}: ${status} ${text}`);
 }
 
-// Nothing runs: descriptors and threads must be back at what they were when nothing ran the first time.
+// Nothing runs: no more descriptors and threads than the fewest that were seen when nothing ran. The first look may still see
+// what is about to end: llama-server's HTTP threads beyond its usual number end when they had nothing to do for a while.
 async function quiet(run, s, life) {
     let now = null;
-    const same = () => { now = look(s.pid); return now && (!life.base || (now.fds === life.base.fds && now.threads <= life.base.threads)); };
-    // llama-server's HTTP threads beyond its usual number end when they had nothing to do for a while.
+    const same = () => { now = look(s.pid); return now && (!life.base || (now.fds <= life.base.fds && now.threads <= life.base.threads)); };
     if (!life.base) await sleep(4000);
-    if (!await until(same, 20_000)) {
+    if (!await until(same)) {
         run.check(`${life.name}: descriptors and threads between requests`, false, `${JSON.stringify(now)}, at first ${JSON.stringify(life.base)}`);
     }
-    life.base ??= now;
-    if (now) life.quiet.push(now);
+    if (!now) return;
+    life.base = { fds: Math.min(now.fds, life.base?.fds ?? Infinity), threads: Math.min(now.threads, life.base?.threads ?? Infinity) };
+    life.quiet.push(now);
 }
 
 // One life of a server: until it gave `tokens`, then `signal`.
@@ -190,7 +191,7 @@ export async function serve(run, want, { name, tokens, env = {}, faults = null, 
     if (s.over) run.check(`${name} runs on`, false, s.log.slice(-800));
     life.samples = run.sampler.end(s.pid);
     const end = await stop(s, signal);
-    run.check(`${name}: llama-server is gone`, await until(() => !alive(s.pid), 10_000));
+    run.check(`${name}: llama-server is gone`, await until(() => !alive(s.pid)));
     run.check(`${name} ends by ${signal}`, signal === 'SIGKILL' ? end === 'SIGKILL' : end === 0, `${end}; ${life.sessions} requests, ${life.tokens} tokens`);
     if (faults && signal !== 'SIGKILL') {
         life.faults = Number(readFileSync(log, 'utf8').match(/faults (\d+)/)?.[1] ?? 0);
