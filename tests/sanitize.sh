@@ -33,7 +33,7 @@ dir=$(cd "$dir" && pwd)
 export LC_ALL=C
 
 # Faults are injected inside the process here: the sanitizer's library must come before anything that is preloaded.
-soak_tokens=1000
+soak_tokens=500
 threaded='(direct|io|idle|engine|prefetch|resize|window|window_http|window_events)'
 case $part in
 all) tests='^(unit-|gate-([a-z]+-)?subset$|soak$|endurance$)' ;;
