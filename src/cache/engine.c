@@ -10,7 +10,7 @@
  * released in finite time, given that reads end.
  *
  * Its parts: here its life, the expert index and the arena's size; engine_acquire.c what a block does;
- * engine_ahead.c reading ahead of use; engine_stats.c the counters.
+ * engine_prefetch.c reading ahead of use; engine_stats.c the counters.
  *
  * What happens when reads fail: the part becomes PART_FAILED, the first reason is kept, the caller
  * sees the state and fails its graph. Nothing is computed from a part that is not PART_READY. The
@@ -41,7 +41,6 @@ struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn b
     e->settings = *s;
     e->budget_fn = budget;
     e->budget_ud = ud;
-    e->foresight = (struct engine_foresight){.group = UINT32_MAX, .useful = 0.6f, .begun = 1};
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->error_lock, NULL);
     index_init(&e->index);
@@ -52,7 +51,7 @@ void engine_destroy(struct engine *e) {
     if (!e) {
         return;
     }
-    assert(e->index.live_tensors == 0 && atomic_load(&e->inflight) == 0);
+    assert(e->index.live_tensors == 0 && !e->prefetchers && atomic_load(&e->inflight) == 0);
     io_destroy(e->lanes);
     slots_destroy(&e->slots);
     index_free(&e->index);
@@ -128,7 +127,7 @@ static void engine_quiesce(struct engine *e) {
 static void engine_uncut(struct engine *e) {
     engine_quiesce(e);
     slots_destroy(&e->slots);
-    engine_forget_foreseen(e);
+    engine_prefetch_forget(e);
     e->cut = false;
 }
 
@@ -239,7 +238,7 @@ int engine_resize(struct engine *e, struct sluice_error *err) {
     }
     if (e->cut) { /* still: a model may have been freed meanwhile */
         uint64_t budget = 0;
-        engine_forget_foreseen(e);
+        engine_prefetch_forget(e);
         rc = e->budget_fn(e->budget_ud, &e->index, e->slots.bytes, &budget, err);
         rc = rc ? rc : slots_resize(&e->slots, budget, err);
         if (rc == SLUICE_OK) {

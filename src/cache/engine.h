@@ -92,18 +92,46 @@ enum engine_leave {
     ENGINE_LEAVE_ALWAYS /* wherever it is */
 };
 
+enum { ENGINE_GUESS_MAX = 32 }; /* experts that a guess reads ahead at once, at most */
+
+/* An expert that was not in memory and got a slot, because a context's next block will probably use it. */
+struct engine_guess {
+    uint32_t slot;   /* placed for it */
+    uint32_t expert; /* of the guess's group */
+    bool begun;      /* its reading began before the demand, and that is counted */
+    bool used;       /* demand came for it */
+};
+
+/*
+ * A context's prefetching: its guess at its next block, and whether guesses pay. The memory is the context's, the
+ * fields are the engine's, under its lock. From engine_prefetcher_begin to engine_prefetcher_end.
+ */
+struct engine_prefetcher {
+    uint32_t group;                              /* whose next block is guessed at; UINT32_MAX: none */
+    struct engine_guess guess[ENGINE_GUESS_MAX]; /* what is read for it */
+    uint32_t n;                                  /* entries */
+    bool recalled;   /* the context's demand came: those that were not begun are taken back, the others counted */
+    bool wide;       /* guessed from a batch of many tokens */
+    float begun;     /* experts whose reading began, of those placed: a running mean */
+    float useful;    /* of those begun, how many were used: a running mean, 0..1 */
+    uint32_t pause;  /* blocks to come without prefetch */
+    uint32_t missed; /* acquires since one missed something, saturating */
+    struct engine_prefetcher *next; /* the engine's list */
+};
+
 /* What to acquire. */
 struct engine_want {
-    uint32_t group;          /* of the experts */
-    uint32_t parts;          /* bit mask of the parts that will be computed */
-    const int32_t *expert;   /* n distinct expert numbers, each below the group's count */
-    uint32_t n;              /* how many */
-    enum engine_phase phase; /* whose counters */
-    bool first;              /* count hits and misses: the first acquire of this block */
-    bool all;                /* all n or nothing; nothing too when more than engine_staging are not in memory */
-    bool wait;               /* sleep until at least one (with all: all) can be had; only while holding nothing */
-    double *slept_s;         /* seconds of such sleep are added here; NULL: nobody wants to know */
-    uint8_t *found;          /* with first: enum engine_found of each granted expert; NULL: nobody wants to know */
+    struct engine_prefetcher *prefetcher; /* whose demand it is; NULL: nobody's who prefetches */
+    uint32_t group;                       /* of the experts */
+    uint32_t parts;                       /* bit mask of the parts that will be computed */
+    const int32_t *expert;                /* n distinct expert numbers, each below the group's count */
+    uint32_t n;                           /* how many */
+    enum engine_phase phase;              /* whose counters */
+    bool first;                           /* count hits and misses: the first acquire of this block */
+    bool all;        /* all n or nothing; nothing too when more than engine_staging are not in memory */
+    bool wait;       /* sleep until at least one (with all: all) can be had; only while holding nothing */
+    double *slept_s; /* seconds of such sleep are added here; NULL: nobody wants to know */
+    uint8_t *found;  /* with first: enum engine_found of each granted expert; NULL: nobody wants to know */
     const uint8_t
         *leave; /* enum engine_leave of each expert; NULL: all are taken. Needs found, and takes at least one */
 };
@@ -136,17 +164,22 @@ void engine_wait(struct engine *e, uint32_t seen);
 /* Wake those who sleep in engine_wait: something that they look at, and the engine does not know of, changed. */
 void engine_wake(struct engine *e);
 
+/* A context that will prefetch begins, ends. It ends before the tensors of its model are removed. */
+void engine_prefetcher_begin(struct engine *e, struct engine_prefetcher *p);
+void engine_prefetcher_end(struct engine *e, struct engine_prefetcher *p);
+
 /*
- * Bundles of `group` that its next block will probably use, likeliest first: those that are not in
- * memory are read while the lanes have nothing better to do, a few at a time, as long as that turns
- * out useful. Nothing is pinned, and nobody waits for it; what was not begun when the next demand
+ * Experts of `group` that the context's next block will probably use, likeliest first: those that are not in
+ * memory are read while the I/O threads have nothing better to do, a few at a time, as long as that turns
+ * out useful. Nothing is pinned, and nobody waits for it; what was not begun when the context's next demand
  * arrives is forgotten. Does nothing where it cannot help (no cache, nothing missed lately). `wide`: so many tokens
  * were asked that it is as good as certain, and there is time: as many as possible.
  */
-void engine_prefetch(struct engine *e, uint32_t group, const int32_t *expert, uint32_t n, bool wide);
+void engine_prefetch(struct engine *e, struct engine_prefetcher *p, uint32_t group, const int32_t *expert, uint32_t n,
+                     bool wide);
 
-/* Would engine_prefetch do anything now? For callers whose guess costs time. */
-bool engine_prefetches(struct engine *e);
+/* Would engine_prefetch do anything now? For callers whose guess costs time; they ask once per block. */
+bool engine_prefetches(struct engine *e, struct engine_prefetcher *p);
 
 /* Unpin slots. With no cache, bundles that nobody pins are forgotten. */
 void engine_release(struct engine *e, const uint32_t *slot, uint32_t n);

@@ -63,14 +63,19 @@ bool engine_plan_part(struct engine *e, uint32_t slot, uint32_t p, uint32_t phas
     return true;
 }
 
-void engine_unplan(struct engine *e, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        const struct io_request *r = &e->requests[i];
-        struct slot *s = r->owner;
-        atomic_store_explicit(&s->pending[r->part], 0, memory_order_relaxed);
+void engine_unplan(struct engine *e, const struct io_request *r) {
+    struct slot *s = r->owner;
+    if (atomic_fetch_sub_explicit(&s->pending[r->part], 1, memory_order_relaxed) == 1) {
         atomic_store_explicit(&s->state[r->part], PART_EMPTY, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&s->inflight, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&e->inflight, 1, memory_order_relaxed);
+    }
+    atomic_fetch_sub_explicit(&s->inflight, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&e->inflight, 1, memory_order_relaxed);
+}
+
+/* Undo the planned requests [0, n), which nobody knows of. */
+static void engine_unplan_all(struct engine *e, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        engine_unplan(e, &e->requests[i]);
     }
 }
 
@@ -160,6 +165,7 @@ static void engine_unpin_all(struct engine *e, const struct engine_want *w, cons
 static void engine_count_demand(struct engine *e, const struct engine_want *w, const uint32_t *slot) {
     struct sluice_phase_stats *c = &e->phase[w->phase];
     const struct index_group *g = &e->index.groups[w->group];
+    bool missed = false;
     for (uint32_t i = 0; i < w->n; i++) {
         if (slot[i] == UINT32_MAX) {
             continue;
@@ -168,8 +174,7 @@ static void engine_count_demand(struct engine *e, const struct engine_want *w, c
         uint64_t missing = 0, there = 0;
         const bool foreseen = s->foreseen;
         if (foreseen) {
-            s->foreseen = false;
-            e->foresight.st.used++;
+            engine_prefetch_used(e, slot[i]);
         }
         for (uint32_t p = 0; p < g->n_parts; p++) {
             if (w->parts >> p & 1) {
@@ -178,7 +183,7 @@ static void engine_count_demand(struct engine *e, const struct engine_want *w, c
         }
         c->hit_bytes += there;
         c->miss_bytes += missing;
-        e->foresight.missed = missing ? 0 : e->foresight.missed + (i == 0 && e->foresight.missed < UINT32_MAX);
+        missed = missed || missing;
         if (w->first) {
             c->routed++;
             *(missing ? &c->misses : &c->hits) += 1;
@@ -186,6 +191,9 @@ static void engine_count_demand(struct engine *e, const struct engine_want *w, c
         if (w->first && w->found) {
             w->found[i] = missing ? ENGINE_FOUND_NOT : foreseen ? ENGINE_PREFETCHED : ENGINE_FOUND;
         }
+    }
+    if (w->prefetcher) {
+        w->prefetcher->missed = missed ? 0 : w->prefetcher->missed + (w->prefetcher->missed < UINT32_MAX);
     }
 }
 
@@ -199,7 +207,7 @@ static int engine_read(struct engine *e, const struct engine_want *w, const uint
         for (uint32_t i = 0; i < w->n; i++) {
             if (slot[i] != UINT32_MAX && engine_part_missing(&e->slots.slot[slot[i]], p) &&
                 !engine_plan_part(e, slot[i], p, w->phase, &n)) {
-                engine_unplan(e, n);
+                engine_unplan_all(e, n);
                 return SLUICE_ERR_MEMORY;
             }
         }
@@ -209,7 +217,7 @@ static int engine_read(struct engine *e, const struct engine_want *w, const uint
     }
     const uint32_t depth = atomic_load_explicit(&e->inflight, memory_order_relaxed); /* these n included */
     if (io_submit(e->lanes, e->requests, n)) {
-        engine_unplan(e, n);
+        engine_unplan_all(e, n);
         return SLUICE_ERR_MEMORY;
     }
     e->submits++;
@@ -297,7 +305,7 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
         if (rc) {
             break;
         }
-        engine_recall(e);
+        engine_recall(e, w->prefetcher, w);
         const uint32_t taken = engine_leave_out(e, w);
         assert(taken > 0);
         const struct slot_class *c = &e->slots.classes[e->slots.class_of_group[w->group]];
@@ -313,8 +321,8 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
         const uint32_t n = engine_pin(e, w, slot);
         if (n && (!w->all || n == taken)) {
             engine_count_demand(e, w, slot);
-            if (w->all) {
-                engine_foreseen_done(e);
+            if (w->all && w->prefetcher) {
+                engine_prefetch_done(e, w->prefetcher);
             }
             for (uint32_t i = 0; i < w->n; i++) {
                 if (slot[i] != UINT32_MAX) {
@@ -331,6 +339,9 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
             break;
         }
         engine_unpin_all(e, w, slot);
+        if (engine_recall_all(e)) {
+            continue; /* other contexts' guesses had the slots */
+        }
         if (!w->wait) {
             break;
         }

@@ -9,26 +9,10 @@
 #include "cache/event.h"
 #include "cache/io.h"
 
-enum { ENGINE_AHEAD = 32 }; /* bundles read ahead at once, at most */
-
 /* Counters that reader threads add to. */
 struct engine_read_count {
     _Atomic uint64_t bytes; /* read */
     _Atomic uint64_t reads; /* requests ended well */
-};
-
-/* What was read ahead, and whether that pays. Under the lock. */
-struct engine_foresight {
-    uint32_t group;                 /* whose next block is foreseen; UINT32_MAX: none */
-    uint32_t slot[ENGINE_AHEAD];    /* placed for it */
-    uint32_t n;                     /* entries */
-    bool recalled;                  /* demand came: those that were not begun are taken back, the others counted */
-    bool wide;                      /* guessed from a batch of many tokens */
-    float begun;                    /* bundles whose reading began, of those placed: a running mean */
-    float useful;                   /* of those begun, how many were used: a running mean, 0..1 */
-    uint32_t pause;                 /* blocks to come without foresight */
-    uint32_t missed;                /* blocks since one of generation missed something, saturating */
-    struct sluice_foresee_stats st; /* counters */
 };
 
 struct engine {
@@ -47,6 +31,8 @@ struct engine {
     uint32_t queue_max;                             /* see engine_take_queue_max */
     uint32_t quiescing;                             /* threads that wait for all blocks to end: no new block starts */
     struct sluice_phase_stats phase[ENGINE_PHASES]; /* counters under the lock */
+    struct engine_prefetcher *prefetchers;          /* of the contexts that prefetch, a list */
+    struct sluice_foresee_stats prefetched;         /* counters of all of them; read_bytes is in read[] */
     struct io_request *requests;                    /* scratch of acquire, grows */
     size_t requests_cap;                            /* entries of it */
 
@@ -55,7 +41,6 @@ struct engine {
     _Atomic uint32_t inflight;                        /* requests of all slots */
     _Atomic uint32_t cuts;                            /* arenas cut so far */
     struct engine_read_count read[ENGINE_PHASES + 1]; /* by phase; the last: ahead of use */
-    struct engine_foresight foresight;                /* reading ahead of use */
 
     pthread_mutex_t error_lock;     /* guards the next */
     struct sluice_error read_error; /* the last failed read */
@@ -77,18 +62,28 @@ bool engine_plan_part(struct engine *e, uint32_t slot, uint32_t p, uint32_t phas
 /* The most bundles of a class that a block may bring in at once. */
 uint32_t engine_staging_of(const struct engine *e, const struct slot_class *c);
 
-/* Undo the planned requests [0, n): they were not submitted. */
-void engine_unplan(struct engine *e, size_t n);
+/* Undo a planned request that nobody begins. */
+void engine_unplan(struct engine *e, const struct io_request *r);
 
-/* engine_ahead.c; the lock is held */
+/* engine_prefetch.c; the lock is held */
 
-/* Demand is there: take back what was foreseen and not begun, and forget bundles of which nothing was read. */
-void engine_recall(struct engine *e);
+/*
+ * Demand is there: take back what `own` guessed and was not begun, and forget experts of which nothing was read; of
+ * other contexts' guesses take back the reads of what is wanted, so that they are demand. Either may be NULL. Once per
+ * guess of `own`: who cannot be served comes here again and again.
+ */
+void engine_recall(struct engine *e, struct engine_prefetcher *own, const struct engine_want *want);
 
-/* The foreseen block has acquired what it wants. */
-void engine_foreseen_done(struct engine *e);
+/* Take back all that nobody has begun. True: slots became free. */
+bool engine_recall_all(struct engine *e);
 
-/* With nothing under way: slots are about to change, so nothing of them may be remembered. */
-void engine_forget_foreseen(struct engine *e);
+/* What was prefetched into the slot is used for the first time. */
+void engine_prefetch_used(struct engine *e, uint32_t slot);
+
+/* The block that was guessed at has acquired what it wants. */
+void engine_prefetch_done(struct engine *e, struct engine_prefetcher *p);
+
+/* With nothing under way: slots are about to change, so no guess may remember any. */
+void engine_prefetch_forget(struct engine *e);
 
 #endif

@@ -74,12 +74,9 @@ void engine_stats(struct engine *e, struct sluice_stats *out) {
     }
     out->cache_bytes = e->cut ? e->slots.bytes : 0;
     out->slots = e->cut ? e->slots.n_slots : 0;
-    out->resident = out->slots;
-    for (uint32_t i = 0; i < e->slots.n_classes; i++) {
-        out->resident -= e->slots.classes[i].n_free;
-    }
+    out->resident = out->slots - slots_free(&e->slots);
     out->evictions = e->evictions;
-    out->foreseen = e->foresight.st;
+    out->foreseen = e->prefetched;
     out->foreseen.read_bytes = atomic_load_explicit(&e->read[ENGINE_PHASES].bytes, memory_order_relaxed);
     /* Read for generation, useful or not: the disk does not care. */
     out->generation.read_bytes += out->foreseen.read_bytes;

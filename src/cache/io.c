@@ -123,19 +123,21 @@ int io_submit_idle(struct io *l, const struct io_request *r, size_t n) {
     return io_push(l, &l->idle, r, n);
 }
 
-void io_recall(struct io *l, void (*recalled)(void *ud, const struct io_request *r), void *ud) {
+void io_recall(struct io *l, bool (*selects)(void *ud, const struct io_request *r),
+               void (*recalled)(void *ud, const struct io_request *r), void *ud) {
     pthread_mutex_lock(&l->lock);
-    bool begun = true, joined = false; /* what was taken so far continues something that is begun */
-    while (!io_ring_empty(&l->idle)) {
+    bool begun = true, joined = false; /* all seen so far continues something that is begun: it is at the head */
+    for (size_t n = l->idle.tail - l->idle.head; n > 0; n--) {
         const struct io_request r = io_ring_take(&l->idle);
         begun = begun && r.follows;
-        if (!begun) {
+        if (!selects(ud, &r)) {
+            io_ring_push(&l->idle, &r, 1); /* where there is room: one was taken */
+        } else if (!begun) {
             recalled(ud, &r);
         } else if (io_ring_push(&l->demand, &r, 1)) {
             joined = true;
         } else {
-            l->idle.head--; /* no memory: it stays, and what is behind it */
-            break;
+            io_ring_push(&l->idle, &r, 1); /* no memory: it stays */
         }
     }
     if (joined) {

@@ -43,10 +43,11 @@ int io_submit(struct io *l, const struct io_request *r, size_t n);
 int io_submit_idle(struct io *l, const struct io_request *r, size_t n);
 
 /*
- * Take back what io_submit_idle queued and nobody has begun: `recalled` is called for each such
- * request, with the queue locked. Later pieces of something begun are not taken back; they join the
+ * Take back those that io_submit_idle queued, nobody has begun and `selects` says yes to: `recalled` is called for
+ * each such request, both with the queue locked. Later pieces of something begun are not taken back; they join the
  * demand, since it can only be used when they are there.
  */
-void io_recall(struct io *l, void (*recalled)(void *ud, const struct io_request *r), void *ud);
+void io_recall(struct io *l, bool (*selects)(void *ud, const struct io_request *r),
+               void (*recalled)(void *ud, const struct io_request *r), void *ud);
 
 #endif

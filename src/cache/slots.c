@@ -34,6 +34,14 @@ bool slots_idle(const struct slot *s) {
     return s->pins == 0 && atomic_load_explicit(&s->inflight, memory_order_acquire) == 0;
 }
 
+uint64_t slots_free(const struct slots *s) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->n_classes; i++) {
+        n += s->classes[i].n_free;
+    }
+    return n;
+}
+
 int32_t slots_find(const struct slots *s, uint32_t group, uint32_t expert) {
     return s->table[s->table_of_group[group] + expert];
 }

@@ -109,6 +109,9 @@ void slots_drop(struct slots *s, uint32_t slot);
 /* Take all bundles out. No slot may be pinned or being read. */
 void slots_empty(struct slots *s);
 
+/* Slots that nothing lies in. */
+uint64_t slots_free(const struct slots *s);
+
 /* Can the slot be evicted: nobody uses it and no read into it is under way? */
 bool slots_idle(const struct slot *s);
 

@@ -81,9 +81,9 @@ struct executor *executor_create(ggml_backend_t cpu, const struct executor_setup
     x->collect.rows_most = setup->rows_bytes ? setup->rows_bytes : x->collect.rows_most;
     x->multiply = (struct multiply){.collect = &x->collect, .reference = setup->reference};
     x->lossy = (struct lossy){.device = setup->device, .batch = &x->batch};
-    hold_init(&x->experts, setup->engine);
-    hold_init(&x->copies, setup->copies);
-    prefetch_init(&x->prefetch, x->collect.traits);
+    hold_init(&x->experts, setup->engine, &x->prefetch.of);
+    hold_init(&x->copies, setup->copies, NULL);
+    prefetch_init(&x->prefetch, setup->engine, x->collect.traits);
     return x;
 }
 
@@ -267,7 +267,7 @@ static enum ggml_status executor_begin(struct executor *x, struct ggml_cgraph *g
         executor_trace(x, g, i, w);
     }
     const uint32_t next = batch_next(&x->batch, w->group);
-    prefetch_guess(&x->prefetch, x->experts.engine, node, w->group, next, x->route.K, x->route.n);
+    prefetch_guess(&x->prefetch, node, w->group, next, x->route.K, x->route.n);
     return status;
 }
 
@@ -283,7 +283,7 @@ static enum ggml_status executor_streamed(struct executor *x, struct ggml_cgraph
             status = same ? executor_acquire(x, g, i, w, false, err) : executor_begin(x, g, i, w, err);
         }
         if (status == GGML_STATUS_SUCCESS && x->experts.all) {
-            prefetch_read(&x->prefetch, x->experts.engine);
+            prefetch_read(&x->prefetch);
         }
     }
     if (status != GGML_STATUS_SUCCESS) {
@@ -304,7 +304,7 @@ static enum ggml_status executor_streamed(struct executor *x, struct ggml_cgraph
     uint32_t copies;
     if (status == GGML_STATUS_SUCCESS && !x->experts.all && !executor_parts(g, i + *taken, ids, w, &copies)) {
         /* Taken in turns, and all are done: the disk has nothing to do until the next block. */
-        prefetch_read(&x->prefetch, x->experts.engine);
+        prefetch_read(&x->prefetch);
     }
     return status;
 }

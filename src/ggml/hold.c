@@ -22,8 +22,8 @@
 #include "cache/check.h"
 #include "cache/error.h"
 
-void hold_init(struct hold *h, struct engine *e) {
-    *h = (struct hold){.engine = e};
+void hold_init(struct hold *h, struct engine *e, struct engine_prefetcher *p) {
+    *h = (struct hold){.engine = e, .prefetcher = p};
     pthread_mutex_init(&h->lock, NULL);
 }
 
@@ -80,7 +80,8 @@ static bool hold_let_go(struct hold *h) {
 /* Ask for n experts of the block, by number. */
 static struct engine_want hold_want(const struct hold *h, uint32_t parts, const int32_t *expert, uint32_t n,
                                     uint8_t *found) {
-    return (struct engine_want){.group = h->group,
+    return (struct engine_want){.prefetcher = h->prefetcher,
+                                .group = h->group,
                                 .parts = parts,
                                 .expert = expert,
                                 .n = n,

@@ -31,8 +31,9 @@ struct hold_expert {
 };
 
 struct hold {
-    struct engine *engine; /* of the experts; NULL: there are none */
-    pthread_mutex_t lock;  /* guards `open`, the scratch and slots while experts pass in turns */
+    struct engine *engine;                /* of the experts; NULL: there are none */
+    struct engine_prefetcher *prefetcher; /* of the context whose demand this is; NULL: nothing is prefetched */
+    pthread_mutex_t lock;                 /* guards `open`, the scratch and slots while experts pass in turns */
 
     /* The block. */
     const struct route *route;  /* its experts; the owner's */
@@ -60,7 +61,7 @@ struct hold {
     struct sluice_error err;         /* the same in words */
 };
 
-void hold_init(struct hold *h, struct engine *e);
+void hold_init(struct hold *h, struct engine *e, struct engine_prefetcher *p);
 void hold_free(struct hold *h);
 
 /* A block begins, and maybe a batch with it, with these experts of `group`. Nothing is pinned. Fails like

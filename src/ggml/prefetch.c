@@ -42,11 +42,13 @@
 #include "ggml/weights.h"
 #include "cache/guess.h"
 
-void prefetch_init(struct prefetch *f, kernel_traits_fn traits) {
-    *f = (struct prefetch){.traits = traits};
+void prefetch_init(struct prefetch *f, struct engine *engine, kernel_traits_fn traits) {
+    *f = (struct prefetch){.engine = engine, .traits = traits};
+    engine_prefetcher_begin(engine, &f->of);
 }
 
 void prefetch_free(struct prefetch *f) {
+    engine_prefetcher_end(f->engine, &f->of);
     free(f->router);
     free(f->scratch);
     memset(f, 0, sizeof *f);
@@ -104,14 +106,14 @@ static size_t prefetch_line(size_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-void prefetch_guess(struct prefetch *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, uint32_t next,
-                    int64_t top_k, uint32_t n_distinct) {
+void prefetch_guess(struct prefetch *f, const struct ggml_tensor *node, uint32_t group, uint32_t next, int64_t top_k,
+                    uint32_t n_distinct) {
     f->n_picks = 0;
     const struct ggml_tensor *in = node->src[1];
     const int64_t n = in->ne[0], n_rows = in->ne[2];
     const bool wide = n_rows > PREFETCH_ROWS;
     const int64_t n_votes = wide ? PREFETCH_SAMPLE : n_rows;
-    if (!f->traits || group >= f->n_groups || next >= f->n_groups || !engine_prefetches(e)) {
+    if (!f->traits || group >= f->n_groups || next >= f->n_groups || !engine_prefetches(f->engine, &f->of)) {
         return;
     }
     const struct prefetch_router *here = &f->router[group], *there = &f->router[next];
@@ -157,9 +159,9 @@ void prefetch_guess(struct prefetch *f, struct engine *e, const struct ggml_tens
     f->wide = wide;
 }
 
-void prefetch_read(struct prefetch *f, struct engine *e) {
+void prefetch_read(struct prefetch *f) {
     if (f->n_picks) {
-        engine_prefetch(e, f->picks_of, f->pick, f->n_picks, f->wide);
+        engine_prefetch(f->engine, &f->of, f->picks_of, f->pick, f->n_picks, f->wide);
         f->n_picks = 0;
     }
 }

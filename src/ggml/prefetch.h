@@ -1,4 +1,4 @@
-/* prefetch.h - guessing which experts the next block will use. */
+/* prefetch.h - guessing which experts the next block will use, and having them read. */
 #ifndef SLUICE_GGML_PREFETCH_H
 #define SLUICE_GGML_PREFETCH_H
 
@@ -23,6 +23,8 @@ struct prefetch_router {
 
 /* One per executor. */
 struct prefetch {
+    struct engine *engine;          /* reads the experts */
+    struct engine_prefetcher of;    /* what it knows of this context */
     kernel_traits_fn traits;        /* of the loaded CPU backend; NULL: no guessing */
     struct prefetch_router *router; /* by group */
     uint32_t n_groups;              /* entries */
@@ -34,7 +36,8 @@ struct prefetch {
     bool wide;                      /* from more than PREFETCH_ROWS tokens */
 };
 
-void prefetch_init(struct prefetch *f, kernel_traits_fn traits);
+/* *f stays where it is until prefetch_free: the engine knows it. */
+void prefetch_init(struct prefetch *f, struct engine *engine, kernel_traits_fn traits);
 void prefetch_free(struct prefetch *f);
 
 /*
@@ -49,11 +52,11 @@ void prefetch_learn(struct prefetch *f, const struct ggml_tensor *node, uint32_t
  * the n_distinct experts that this block's tokens use. Nothing is guessed where it would not be read
  * (engine_prefetches).
  */
-void prefetch_guess(struct prefetch *f, struct engine *e, const struct ggml_tensor *node, uint32_t group, uint32_t next,
-                    int64_t top_k, uint32_t n_distinct);
+void prefetch_guess(struct prefetch *f, const struct ggml_tensor *node, uint32_t group, uint32_t next, int64_t top_k,
+                    uint32_t n_distinct);
 
 /* The block's own demand is under way, or served: have what was guessed read when the disk is idle. Once per guess.
  */
-void prefetch_read(struct prefetch *f, struct engine *e);
+void prefetch_read(struct prefetch *f);
 
 #endif

@@ -448,7 +448,7 @@ static int block_setup(struct block *b) {
     if (rc) {
         return rc;
     }
-    hold_init(&b->hold, b->model.engine);
+    hold_init(&b->hold, b->model.engine, NULL);
     selftest_probe_init(&b->probe);
     b->probe.compute = block_compute_split;
     b->probe.shown = block_shown;

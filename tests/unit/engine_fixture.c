@@ -16,6 +16,8 @@
 
 #include "cache/event.h"
 
+_Thread_local struct engine_prefetcher *fixture_context;
+
 /* ---- the gate -------------------------------------------------------------------------------- */
 
 static struct {
@@ -125,6 +127,7 @@ void fixture_begin_lanes(struct fixture *f, uint64_t budget, int lanes) {
     f->fd = unit_file(f->path, SIZE);
     f->e = engine_create(&f->settings, on_budget, f, &f->err);
     assert_non_null(f->e);
+    engine_prefetcher_begin(f->e, &f->prefetcher);
     assert_int_equal(engine_add_file(f->e, f->fd, f->path, &f->file, &f->err), SLUICE_OK);
     for (int l = 0; l < LAYERS; l++) {
         for (int p = 0; p < PARTS; p++) {
@@ -143,6 +146,7 @@ void fixture_begin(struct fixture *f, uint64_t budget) {
 }
 
 void fixture_end(struct fixture *f) {
+    engine_prefetcher_end(f->e, &f->prefetcher);
     engine_remove_tensors(f->e, &f->tensor[0][0], LAYERS * PARTS);
     engine_destroy(f->e);
     close(f->fd);
@@ -154,8 +158,9 @@ uint64_t fixture_budget(uint32_t n) {
     return n * PARTS * window;
 }
 
-struct engine_want fixture_want(const struct fixture *f, int layer, const int32_t *expert, uint32_t n) {
-    return (struct engine_want){.group = f->group[layer],
+struct engine_want fixture_want(struct fixture *f, int layer, const int32_t *expert, uint32_t n) {
+    return (struct engine_want){.prefetcher = fixture_context ? fixture_context : &f->prefetcher,
+                                .group = f->group[layer],
                                 .parts = (1u << PARTS) - 1,
                                 .expert = expert,
                                 .n = n,
@@ -278,6 +283,9 @@ static bool worker_rolling(struct fixture_worker *w, int layer, const int32_t *e
 void *fixture_worker(void *worker) {
     struct fixture_worker *w = worker;
     w->ok = true;
+    struct engine_prefetcher prefetcher;
+    engine_prefetcher_begin(w->f->e, &prefetcher);
+    fixture_context = &prefetcher;
     int32_t expert[EXPERTS], next[EXPERTS];
     uint32_t n_next = 0;
     for (int turn = 0; turn < (w->turns ? w->turns : 400) && w->ok; turn++) {
@@ -294,12 +302,13 @@ void *fixture_worker(void *worker) {
             continue;
         }
         w->ok = fixture_block(w->f, turn % LAYERS, expert, n);
-        if (w->foresee && engine_prefetches(w->f->e)) {
+        if (w->foresee && engine_prefetches(w->f->e, &prefetcher)) {
             const uint32_t guess = 1 + unit_random(&w->seed) % TOP_K;
             fixture_choose(&w->seed, next, guess);
-            engine_prefetch(w->f->e, w->f->group[(turn + 1) % LAYERS], next, guess, false);
+            engine_prefetch(w->f->e, &prefetcher, w->f->group[(turn + 1) % LAYERS], next, guess, false);
             n_next = unit_random(&w->seed) % 4 ? guess : 0; /* three of four guesses are right */
         }
     }
+    engine_prefetcher_end(w->f->e, &prefetcher);
     return NULL;
 }

@@ -16,18 +16,22 @@ enum {
     SIZE = START + LAYERS * PARTS * EXPERTS * SLICE,
 };
 
+/* Whose demand this thread's blocks are; NULL: the fixture's own context. */
+extern _Thread_local struct engine_prefetcher *fixture_context;
+
 struct fixture {
     struct engine *e;
-    struct sluice_settings settings; /* of it */
-    _Atomic uint64_t budget;         /* what the budget function answers, bytes */
-    _Atomic bool refuse;             /* it refuses */
-    _Atomic int n_budget;            /* calls of it */
-    int fd;                          /* of the file, to write to it */
-    char path[64];                   /* its name */
-    uint32_t file;                   /* its index in the engine */
-    uint32_t tensor[LAYERS][PARTS];  /* ids */
-    uint32_t group[LAYERS];          /* ids */
-    struct sluice_error err;         /* scratch */
+    struct engine_prefetcher prefetcher; /* of its own context */
+    struct sluice_settings settings;     /* of it */
+    _Atomic uint64_t budget;             /* what the budget function answers, bytes */
+    _Atomic bool refuse;                 /* it refuses */
+    _Atomic int n_budget;                /* calls of it */
+    int fd;                              /* of the file, to write to it */
+    char path[64];                       /* its name */
+    uint32_t file;                       /* its index in the engine */
+    uint32_t tensor[LAYERS][PARTS];      /* ids */
+    uint32_t group[LAYERS];              /* ids */
+    struct sluice_error err;             /* scratch */
 };
 
 /* An engine with LRU and `lanes` reads in flight (fixture_begin: 3); the tensors are known, nothing is cut. */
@@ -42,7 +46,7 @@ uint64_t fixture_offset(int layer, int part, int expert);
 uint64_t fixture_budget(uint32_t n);
 
 /* All parts of n experts, all or nothing, waiting. */
-struct engine_want fixture_want(const struct fixture *f, int layer, const int32_t *expert, uint32_t n);
+struct engine_want fixture_want(struct fixture *f, int layer, const int32_t *expert, uint32_t n);
 
 /* Wait for a part; its final state. */
 enum part_state fixture_settle(struct engine *e, uint32_t slot, uint32_t part);
@@ -64,20 +68,19 @@ bool fixture_block(struct fixture *f, int layer, const int32_t *expert, uint32_t
 
 /*
  * Reads can be held up, so that a test decides what happens while they are under way: while the gate is
- * closed, whoever is about to read waits (the reader thread in pread, the ring's thread before it enters
- * the ring).
+ * closed, whoever is about to read waits in pread.
  */
 void fixture_gate_close(void);
 void fixture_gate_open(void);
 
-/* Wait until n reads wait at the gate (of a ring: its thread, and then n is 1). */
+/* Wait until n reads wait at the gate. */
 void fixture_gate_wait(uint32_t n);
 
 /* Until it is taken back, the process may allocate that many bytes more (RLIMIT_DATA). */
 void fixture_limit_memory(uint64_t more);
 void fixture_unlimit_memory(void);
 
-/* A thread that runs blocks and checks every byte of what it gets. */
+/* A thread that runs blocks, with a context of its own, and checks every byte of what it gets. */
 struct fixture_worker {
     struct fixture *f; /* whose engine */
     uint64_t seed;     /* of the experts that it wants */

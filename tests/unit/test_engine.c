@@ -401,6 +401,7 @@ static void test_load_while_another_is_freed(void **state) {
     assert_true(unit_same(engine_part_data(f.e, slot, 0), 6010, 1000));
     engine_release(f.e, &slot, 1);
     engine_remove_tensors(f.e, &tensor, 1);
+    engine_prefetcher_end(f.e, &f.prefetcher);
     engine_destroy(f.e);
     close(fd);
     unlink(path);

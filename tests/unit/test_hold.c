@@ -29,7 +29,7 @@ static void test_all(void **state) {
     struct hold h;
     struct made_route m;
     fixture_begin(&f, fixture_budget(8));
-    hold_init(&h, f.e);
+    hold_init(&h, f.e, &f.prefetcher);
     make_route(&m, TOP_K);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(hold_begin(&h, &m.r, f.group[0], ENGINE_GENERATION, true, &f.err), SLUICE_OK);
@@ -116,7 +116,7 @@ static void test_turns(void **state) {
     struct made_route few, all;
     struct sluice_stats st;
     fixture_begin(&f, fixture_budget(6));
-    hold_init(&h, f.e);
+    hold_init(&h, f.e, &f.prefetcher);
     make_route(&few, 3);
     make_route(&all, EXPERTS);
     assert_int_equal(hold_begin(&h, &few.r, f.group[1], ENGINE_GENERATION, true, &f.err), SLUICE_OK);
@@ -148,7 +148,7 @@ static void test_cut_anew(void **state) {
     struct made_route all;
     uint32_t tensor;
     fixture_begin(&f, fixture_budget(6));
-    hold_init(&h, f.e);
+    hold_init(&h, f.e, &f.prefetcher);
     make_route(&all, EXPERTS);
     assert_int_equal(hold_begin(&h, &all.r, f.group[1], ENGINE_PROMPT, true, &f.err), SLUICE_OK);
     assert_int_equal(hold_all(&h, 3, NULL, NULL, &f.err), SLUICE_OK);
@@ -171,7 +171,7 @@ static void test_set_aside(void **state) {
     static const uint8_t leave[TOP_K] = {ENGINE_LEAVE_COLD, ENGINE_TAKE, ENGINE_LEAVE_COLD, ENGINE_TAKE};
     static const uint8_t aside[TOP_K] = {1, 0, 1, 0};
     fixture_begin(&f, fixture_budget(8));
-    hold_init(&h, f.e);
+    hold_init(&h, f.e, &f.prefetcher);
     make_route(&m, TOP_K);
     assert_int_equal(hold_begin(&h, &m.r, f.group[0], ENGINE_GENERATION, true, &f.err), SLUICE_OK);
     assert_int_equal(hold_all(&h, 3, leave, NULL, &f.err), SLUICE_OK);

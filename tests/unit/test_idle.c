@@ -18,6 +18,11 @@ static void let_go(struct fixture *f) {
     event_bump(&f->let_go);
 }
 
+static bool all(void *ud, const struct io_request *r) {
+    (void)ud, (void)r;
+    return true;
+}
+
 static void on_recalled(void *ud, const struct io_request *r) {
     struct fixture *f = ud;
     f->recalled[r->tag]++;
@@ -97,9 +102,9 @@ static void test_idle_half(void **state) {
             wait_for(&f, 4); /* the idle ones are held all the while */
             assert_int_equal(f.n_here, most + 4);
         }
-        io_recall(l, on_recalled, &f);
+        io_recall(l, all, on_recalled, &f);
         assert_int_equal(f.n_recalled, 20 - most);
-        io_recall(l, on_recalled, &f); /* there is nothing more */
+        io_recall(l, all, on_recalled, &f); /* there is nothing more */
         assert_int_equal(f.n_recalled, 20 - most);
         const uint32_t all = n > 1 ? 24 : 20;
         let_go(&f);
@@ -126,7 +131,7 @@ static void test_recall_pieces(void **state) {
     assert_int_equal(submit_tags(&f, l, buf, 0, 6, ".ff.f.", true), SLUICE_OK);
     wait_here(&f, 1); /* 0 is begun; 1 and 2 follow it, 4 follows 3 */
     assert_int_equal(submit_tags(&f, l, buf, 6, 2, NULL, false), SLUICE_OK);
-    io_recall(l, on_recalled, &f);
+    io_recall(l, all, on_recalled, &f);
     assert_int_equal(f.n_recalled, 3);
     assert_int_equal(submit_tags(&f, l, buf, 8, 1, NULL, false), SLUICE_OK);
     let_go(&f);
@@ -141,7 +146,7 @@ static void test_recall_pieces(void **state) {
     assert_int_equal(submit_tags(&f, l, buf, 9, 1, NULL, false), SLUICE_OK);
     wait_here(&f, 7);
     assert_int_equal(submit_tags(&f, l, buf, 10, 3, ".ff", true), SLUICE_OK);
-    io_recall(l, on_recalled, &f);
+    io_recall(l, all, on_recalled, &f);
     let_go(&f);
     wait_for(&f, 7);
     check_recalled(&f, 13, "...rrr....rrr");
@@ -160,7 +165,7 @@ static void test_recall_wakes_all(void **state) {
     atomic_store(&f.hold, 4);
     assert_int_equal(submit_tags(&f, l, buf, 0, 4, ".fff", true), SLUICE_OK);
     wait_here(&f, 2);
-    io_recall(l, on_recalled, &f);
+    io_recall(l, all, on_recalled, &f);
     assert_int_equal(f.n_recalled, 0);
     wait_here(&f, 4); /* all four threads are at it */
     let_go(&f);
@@ -188,7 +193,7 @@ static void test_idle_random(void **state) {
                 follows[i] = i && unit_random(&seed) % 2 ? 'f' : '.';
             }
             if (what == 0) {
-                io_recall(l, on_recalled, &f);
+                io_recall(l, all, on_recalled, &f);
             } else {
                 assert_int_equal(submit_tags(&f, l, buf, n, k, follows, what < 6), SLUICE_OK);
                 n += k;
@@ -197,7 +202,7 @@ static void test_idle_random(void **state) {
                 wait_for(&f, n - f.n_recalled);
             }
         }
-        io_recall(l, on_recalled, &f);
+        io_recall(l, all, on_recalled, &f);
         wait_for(&f, n - f.n_recalled);
         check_recalled(&f, n, NULL);
         assert_true(f.n_recalled > 0 && f.n_done > 100);
@@ -217,7 +222,7 @@ static void test_idle_destroy(void **state) {
         struct io *l = create(&f, 1 + i % 5);
         assert_int_equal(submit_tags(&f, l, buf, 0, 30, NULL, true), SLUICE_OK);
         if (i % 2) {
-            io_recall(l, on_recalled, &f);
+            io_recall(l, all, on_recalled, &f);
         }
         wait_for(&f, 30 - f.n_recalled);
         io_destroy(l);
