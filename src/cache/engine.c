@@ -41,7 +41,7 @@ struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn b
     e->settings = *s;
     e->budget_fn = budget;
     e->budget_ud = ud;
-    pthread_mutex_init(&e->lock, NULL);
+    check_mutex_init(&e->lock);
     pthread_mutex_init(&e->error_lock, NULL);
     index_init(&e->index);
     return e;
@@ -51,7 +51,7 @@ void engine_destroy(struct engine *e) {
     if (!e) {
         return;
     }
-    assert(e->index.live_tensors == 0 && !e->prefetchers && atomic_load(&e->inflight) == 0);
+    SLUICE_CHECK(e->index.live_tensors == 0 && !e->prefetchers && atomic_load(&e->inflight) == 0);
     io_destroy(e->lanes);
     slots_destroy(&e->slots);
     index_free(&e->index);
@@ -94,16 +94,17 @@ static void engine_read_done(void *ud, const struct io_request *r, int64_t got, 
 /* ---- the expert index ------------------------------------------------------------------------------- */
 
 int engine_add_file(struct engine *e, int fd, const char *path, uint32_t *file, struct sluice_error *err) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     int rc = index_add_file(&e->index, fd, path, e->settings.direct_io, file, err);
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return rc;
 }
 
 void engine_sleep(struct engine *e, uint32_t seen) {
-    pthread_mutex_unlock(&e->lock);
+    assert(check_held(&e->lock));
+    check_unlock(&e->lock);
     event_wait(&e->changed, seen);
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
 }
 
 /*
@@ -111,6 +112,7 @@ void engine_sleep(struct engine *e, uint32_t seen) {
  * the expert index's arrays may change. Callers hold no pins.
  */
 static void engine_quiesce(struct engine *e) {
+    assert(check_held(&e->lock));
     e->quiescing++;
     for (;;) {
         const uint32_t seen = event_read(&e->changed);
@@ -133,29 +135,29 @@ static void engine_uncut(struct engine *e) {
 
 int engine_add_tensor(struct engine *e, uint32_t file, uint64_t owner, const char *name, uint64_t offset,
                       uint64_t slice, uint32_t n_expert, uint32_t top_k, uint32_t *tensor, struct sluice_error *err) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     engine_uncut(e);
     int rc = index_add_tensor(&e->index, file, owner, name, offset, slice, n_expert, top_k, tensor, err);
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return rc;
 }
 
 const struct stream_file *engine_file(struct engine *e, uint32_t file) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     const struct stream_file *f = &e->index.files[file]->io;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return f;
 }
 
 void engine_drop_file(struct engine *e, uint32_t file) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     /* Its last reference: then no tensor is in it, and no read under way. */
     index_drop_file(&e->index, file);
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
 }
 
 void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     if (n) {
         engine_uncut(e);
     }
@@ -167,43 +169,44 @@ void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n) {
         lanes = e->lanes;
         e->lanes = NULL;
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     io_destroy(lanes);
 }
 
 int engine_check(struct engine *e, struct sluice_error *err) {
     uint64_t budget = 0;
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     int rc = e->index.live_tensors && !e->cut ? e->budget_fn(e->budget_ud, &e->index, e->slots.bytes, &budget, err)
                                               : sluice_ok(err);
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return rc;
 }
 
 uint64_t engine_bundle_bytes(struct engine *e, uint32_t group) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     const uint64_t bytes = e->index.groups[group].weight_bytes;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return bytes;
 }
 
 int engine_measure(struct engine *e, uint64_t budget, uint64_t *bytes, struct sluice_error *err) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     const int rc = slots_measure(&e->index, budget, bytes, err);
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return rc;
 }
 
 struct engine_tensor_info engine_tensor(struct engine *e, uint32_t tensor) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     const struct index_tensor *t = &e->index.tensors[tensor];
     const struct engine_tensor_info info = {.group = t->group, .part = t->part, .n_expert = t->n_expert};
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return info;
 }
 
 /* Cut the arena and start the lanes, with the lock held. */
 static int engine_cut(struct engine *e, struct sluice_error *err) {
+    assert(check_held(&e->lock));
     engine_quiesce(e);
     if (e->cut) {
         return SLUICE_OK; /* another thread did it while we waited */
@@ -231,7 +234,7 @@ static int engine_cut(struct engine *e, struct sluice_error *err) {
 }
 
 int engine_resize(struct engine *e, struct sluice_error *err) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     int rc = sluice_ok(err);
     if (e->cut) {
         engine_quiesce(e);
@@ -248,11 +251,12 @@ int engine_resize(struct engine *e, struct sluice_error *err) {
             slots_empty(&e->slots); /* without a cache nothing outlives its use */
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return rc;
 }
 
 int engine_ready(struct engine *e, struct sluice_error *err) {
+    assert(check_held(&e->lock));
     for (;;) {
         const uint32_t seen = event_read(&e->changed);
         if (!e->quiescing) {

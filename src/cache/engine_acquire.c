@@ -23,10 +23,12 @@ static bool engine_part_missing(struct slot *s, uint32_t p) {
 }
 
 bool engine_plan_part(struct engine *e, uint32_t slot, uint32_t p, uint32_t phase, size_t *n) {
+    assert(check_held(&e->lock));
     struct slot *s = &e->slots.slot[slot];
     const struct index_group *g = &e->index.groups[s->group];
     const struct index_tensor *t = &e->index.tensors[g->tensor[p]];
     const struct index_window w = index_window_of(&e->index, g->tensor[p], s->expert);
+    SLUICE_CHECK(g->window[p] + w.len <= e->slots.classes[s->class_id].slot_bytes);
     const uint64_t need = w.skip + t->slice; /* the window's tail past the slice may lie past the file's end */
     const uint64_t chunk = ((uint64_t)ENGINE_CHUNK + w.file->align - 1) / w.file->align * w.file->align;
     const size_t pieces = (size_t)((need + chunk - 1) / chunk);
@@ -64,6 +66,7 @@ bool engine_plan_part(struct engine *e, uint32_t slot, uint32_t p, uint32_t phas
 }
 
 void engine_unplan(struct engine *e, const struct io_request *r) {
+    assert(check_held(&e->lock));
     struct slot *s = r->owner;
     if (atomic_fetch_sub_explicit(&s->pending[r->part], 1, memory_order_relaxed) == 1) {
         atomic_store_explicit(&s->state[r->part], PART_EMPTY, memory_order_relaxed);
@@ -80,8 +83,9 @@ static void engine_unplan_all(struct engine *e, size_t n) {
 }
 
 static void engine_unpin(struct engine *e, uint32_t slot) {
+    assert(check_held(&e->lock));
     struct slot *s = &e->slots.slot[slot];
-    assert(s->pins > 0);
+    SLUICE_CHECK(s->pins > 0);
     s->pins--;
     atomic_fetch_sub(&e->pins, 1);
     if (e->budget == 0 && slots_idle(s)) {
@@ -94,6 +98,7 @@ static void engine_unpin(struct engine *e, uint32_t slot) {
  * pinned: the lock is held. Returns how many are taken.
  */
 static uint32_t engine_leave_out(struct engine *e, const struct engine_want *w) {
+    assert(check_held(&e->lock));
     uint32_t taken = w->n;
     for (uint32_t i = 0; i < w->n && w->leave; i++) {
         const int32_t have = slots_find(&e->slots, w->group, (uint32_t)w->expert[i]);
@@ -115,6 +120,7 @@ static bool engine_left_out(const struct engine_want *w, uint32_t i) {
 
 /* Pin what is there, place what is not. Returns how many of w->expert have a slot now. */
 static uint32_t engine_pin(struct engine *e, const struct engine_want *w, uint32_t *slot) {
+    assert(check_held(&e->lock));
     uint32_t n = 0;
     /* Bundles that are there first: placing another one must not evict them. */
     for (uint32_t i = 0; i < w->n; i++) {
@@ -163,6 +169,7 @@ static void engine_unpin_all(struct engine *e, const struct engine_want *w, cons
 
 /* Count demand: a bundle is a hit when every wanted part is there or on its way. */
 static void engine_count_demand(struct engine *e, const struct engine_want *w, const uint32_t *slot) {
+    assert(check_held(&e->lock));
     struct sluice_phase_stats *c = &e->phase[w->phase];
     const struct index_group *g = &e->index.groups[w->group];
     bool missed = false;
@@ -199,6 +206,7 @@ static void engine_count_demand(struct engine *e, const struct engine_want *w, c
 
 /* Submit reads for all missing wanted parts, part by part. The slots are pinned. */
 static int engine_read(struct engine *e, const struct engine_want *w, const uint32_t *slot) {
+    assert(check_held(&e->lock));
     size_t n = 0;
     for (uint32_t p = 0; p < e->index.groups[w->group].n_parts; p++) {
         if (!(w->parts >> p & 1)) {
@@ -228,7 +236,7 @@ static int engine_read(struct engine *e, const struct engine_want *w, const uint
 
 int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase, const struct engine_routing *r,
                        struct sluice_error *err) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     const int rc = engine_ready(e, err);
     if (rc == SLUICE_OK) {
         slots_visit(&e->slots, group, r->tokens);
@@ -241,7 +249,7 @@ int engine_begin_block(struct engine *e, uint32_t group, enum engine_phase phase
         e->phase[phase].rows += r->tokens;
         e->phase[phase].tokens += r->begins ? r->tokens : 0;
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return rc;
 }
 
@@ -253,15 +261,15 @@ uint32_t engine_staging_of(const struct engine *e, const struct slot_class *c) {
 }
 
 uint32_t engine_staging(struct engine *e, uint32_t group) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     const uint32_t n = e->cut ? engine_staging_of(e, &e->slots.classes[e->slots.class_of_group[group]]) : 0;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return n;
 }
 
 uint32_t engine_hold(struct engine *e, uint32_t group, const struct engine_routing *r, uint32_t *slot) {
     uint32_t n = 0;
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     if (e->cut && !e->quiescing && e->budget) {
         const struct slot_class *c = &e->slots.classes[e->slots.class_of_group[group]];
         const uint32_t spare = engine_staging_of(e, c);
@@ -275,7 +283,7 @@ uint32_t engine_hold(struct engine *e, uint32_t group, const struct engine_routi
             }
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return n;
 }
 
@@ -294,7 +302,7 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
     for (uint32_t i = 0; i < w->n; i++) {
         slot[i] = UINT32_MAX;
     }
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     int rc = SLUICE_OK;
     for (;;) {
         const uint32_t seen = event_read(&e->changed);
@@ -307,15 +315,16 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
         }
         engine_recall(e, w->prefetcher, w);
         const uint32_t taken = engine_leave_out(e, w);
-        assert(taken > 0);
+        SLUICE_CHECK(taken > 0);
         const struct slot_class *c = &e->slots.classes[e->slots.class_of_group[w->group]];
         if (w->all && taken > c->n) {
-            rc = sluice_fail(err, SLUICE_ERR_BUDGET, "the cache holds %u bundles of this size, %u are needed at once",
+            rc = sluice_fail(err, SLUICE_ERR_BUDGET, "the cache holds %u experts of this size, %u are needed at once",
                              c->n, taken);
             break;
         }
-        if (w->all && engine_absent(e, w) > engine_staging_of(e, c) && e->budget) {
-            rc = sluice_fail(err, SLUICE_ERR_BUDGET, "%u bundles are not in memory, too many to read at once", w->n);
+        const uint32_t absent = w->all ? engine_absent(e, w) : 0;
+        if (absent > engine_staging_of(e, c) && e->budget) {
+            rc = sluice_fail(err, SLUICE_ERR_BUDGET, "%u experts are not in memory, too many to read at once", absent);
             break;
         }
         const uint32_t n = engine_pin(e, w, slot);
@@ -351,7 +360,7 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
             *w->slept_s += clock_seconds() - t0;
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     if (*granted == 0) {
         for (uint32_t i = 0; i < w->n; i++) {
             slot[i] = UINT32_MAX;
@@ -361,13 +370,13 @@ int engine_acquire(struct engine *e, const struct engine_want *w, uint32_t *slot
 }
 
 void engine_release(struct engine *e, const uint32_t *slot, uint32_t n) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     for (uint32_t i = 0; i < n; i++) {
         if (slot[i] != UINT32_MAX) {
             engine_unpin(e, slot[i]);
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     event_bump(&e->changed);
 }
 

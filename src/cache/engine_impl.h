@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "cache/check.h"
 #include "cache/engine.h"
 #include "cache/event.h"
 #include "cache/io.h"

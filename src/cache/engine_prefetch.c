@@ -81,6 +81,7 @@ static void recall_undo(void *ud, const struct io_request *r) {
 }
 
 void engine_recall(struct engine *e, struct engine_prefetcher *own, const struct engine_want *want) {
+    assert(check_held(&e->lock));
     bool any = prefetch_open(own);
     for (const struct engine_prefetcher *p = e->prefetchers; p && want; p = p->next) {
         any = any || (prefetch_open(p) && p->group == want->group);
@@ -110,6 +111,7 @@ void engine_recall(struct engine *e, struct engine_prefetcher *own, const struct
 }
 
 bool engine_recall_all(struct engine *e) {
+    assert(check_held(&e->lock));
     const uint64_t before = slots_free(&e->slots);
     for (struct engine_prefetcher *p = e->prefetchers; p; p = p->next) {
         engine_recall(e, p, NULL);
@@ -118,6 +120,7 @@ bool engine_recall_all(struct engine *e) {
 }
 
 void engine_prefetch_used(struct engine *e, uint32_t slot) {
+    assert(check_held(&e->lock));
     e->slots.slot[slot].foreseen = false;
     e->prefetched.used++;
     for (struct engine_prefetcher *p = e->prefetchers; p; p = p->next) {
@@ -131,6 +134,7 @@ void engine_prefetch_used(struct engine *e, uint32_t slot) {
 }
 
 void engine_prefetch_done(struct engine *e, struct engine_prefetcher *p) {
+    assert(check_held(&e->lock));
     for (uint32_t i = 0; i < p->n; i++) {
         p->useful += ((p->guess[i].used ? 1.0f : 0.0f) - p->useful) / 64;
     }
@@ -144,6 +148,7 @@ void engine_prefetch_done(struct engine *e, struct engine_prefetcher *p) {
 }
 
 void engine_prefetch_forget(struct engine *e) {
+    assert(check_held(&e->lock));
     for (struct engine_prefetcher *p = e->prefetchers; p; p = p->next) {
         for (uint32_t i = 0; i < p->n; i++) {
             prefetch_count_begun(e, &p->guess[i]); /* all reads have ended */
@@ -154,36 +159,37 @@ void engine_prefetch_forget(struct engine *e) {
 }
 
 void engine_prefetcher_begin(struct engine *e, struct engine_prefetcher *p) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     *p = (struct engine_prefetcher){.group = UINT32_MAX, .useful = 0.6f, .begun = 1, .next = e->prefetchers};
     e->prefetchers = p;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
 }
 
 void engine_prefetcher_end(struct engine *e, struct engine_prefetcher *p) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     engine_recall(e, p, NULL);
     struct engine_prefetcher **at = &e->prefetchers;
     while (*at != p) {
         at = &(*at)->next;
     }
     *at = p->next;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     event_bump(&e->changed); /* slots may have become free */
 }
 
 bool engine_prefetches(struct engine *e, struct engine_prefetcher *p) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     const bool yes = e->settings.lookahead && e->cut && e->budget && !e->quiescing && p->pause == 0 &&
                      p->missed < e->index.live_groups;
     p->pause -= p->pause > 0;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return yes;
 }
 
 /* Place the experts that are not in memory and plan their reads, *n_requests of them. False: no memory. */
 static bool prefetch_place(struct engine *e, struct engine_prefetcher *p, uint32_t group, const int32_t *expert,
                            uint32_t n, uint32_t most, size_t *n_requests) {
+    assert(check_held(&e->lock));
     for (uint32_t i = 0; i < n && p->n < most; i++) {
         if (slots_find(&e->slots, group, (uint32_t)expert[i]) >= 0) {
             continue;
@@ -207,7 +213,7 @@ static bool prefetch_place(struct engine *e, struct engine_prefetcher *p, uint32
 
 void engine_prefetch(struct engine *e, struct engine_prefetcher *p, uint32_t group, const int32_t *expert, uint32_t n,
                      bool wide) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     if (p->group != UINT32_MAX && p->recalled) {
         engine_prefetch_done(e, p); /* a block that took its experts in turns, and is done with all now */
     }
@@ -233,5 +239,5 @@ void engine_prefetch(struct engine *e, struct engine_prefetcher *p, uint32_t gro
         p->wide = wide;
         p->group = p->n ? group : UINT32_MAX;
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
 }

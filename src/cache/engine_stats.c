@@ -10,21 +10,21 @@
 #include <string.h>
 
 uint32_t engine_capacity(struct engine *e, uint32_t group) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     const uint32_t n = e->cut ? e->slots.classes[e->slots.class_of_group[group]].n : 0;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return n;
 }
 
 void engine_count_time(struct engine *e, enum engine_phase phase, double stall_s, double compute_s) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     e->phase[phase].stall_s += stall_s;
     e->phase[phase].compute_s += compute_s;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
 }
 
 void engine_count_drops(struct engine *e, enum engine_phase phase, uint32_t group, const struct sluice_drop_stats *d) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     struct sluice_drop_stats *c = &e->phase[phase].drop;
     c->examined += d->examined;
     c->dropped += d->dropped;
@@ -35,14 +35,14 @@ void engine_count_drops(struct engine *e, enum engine_phase phase, uint32_t grou
     c->weight += d->weight;
     c->dropped_weight += d->dropped_weight;
     c->substituted_weight += d->substituted_weight;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
 }
 
 uint32_t engine_take_queue_max(struct engine *e) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     const uint32_t max = e->queue_max;
     e->queue_max = 0;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return max;
 }
 
@@ -54,7 +54,7 @@ void engine_read_error(struct engine *e, struct sluice_error *out) {
 
 void engine_stats(struct engine *e, struct sluice_stats *out) {
     memset(out, 0, sizeof *out);
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     struct sluice_phase_stats *phase[ENGINE_PHASES] = {&out->prompt, &out->generation};
     out->layers = e->index.live_groups;
     for (int i = 0; i < ENGINE_PHASES; i++) {
@@ -91,19 +91,19 @@ void engine_stats(struct engine *e, struct sluice_stats *out) {
             out->direct_io = false;
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
 }
 
 uint32_t engine_layers(struct engine *e, struct engine_layer *out, uint32_t cap) {
     uint32_t n = 0;
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     for (uint32_t i = 0; i < e->index.n_groups && n < cap; i++) {
         if (e->index.groups[i].n_parts) {
             out[n++] = (struct engine_layer){.resident = e->cut ? e->slots.resident[i] : 0,
                                              .experts = e->index.groups[i].n_expert};
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return n;
 }
 
@@ -123,7 +123,7 @@ static enum engine_place engine_place_of(const struct slot *s, uint32_t n_parts)
 bool engine_bundles(struct engine *e, uint32_t i, uint8_t *place, uint32_t *uses, uint32_t cap, uint32_t *n,
                     uint32_t *top_k) {
     bool found = false;
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     for (uint32_t group = 0; group < e->index.n_groups && !found; group++) {
         const struct index_group *g = &e->index.groups[group];
         if (g->n_parts == 0 || i-- > 0) {
@@ -138,19 +138,19 @@ bool engine_bundles(struct engine *e, uint32_t i, uint8_t *place, uint32_t *uses
             uses[x] = e->cut ? e->slots.uses[e->slots.table_of_group[group] + x] : 0;
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return found;
 }
 
 void engine_set_lookahead(struct engine *e, bool on) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     e->settings.lookahead = on;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
 }
 
 uint32_t engine_groups(struct engine *e, struct engine_group *out, uint32_t cap, struct engine_arena *arena) {
     uint32_t n = 0;
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     *arena = (struct engine_arena){.budget = e->budget,
                                    .align = STREAM_FILE_ALIGN,
                                    .n_groups = e->index.n_groups,
@@ -171,7 +171,7 @@ uint32_t engine_groups(struct engine *e, struct engine_group *out, uint32_t cap,
             memcpy(out[n++].prefix, g->prefix, sizeof out->prefix);
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return n;
 }
 
@@ -182,44 +182,44 @@ uint32_t engine_cuts(struct engine *e) {
 bool engine_file_at(struct engine *e, uint32_t i, char *buf, size_t cap) {
     bool found = false;
     buf[0] = 0;
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     for (uint32_t k = 0; k < e->index.n_files && !found; k++) {
         if (e->index.files[k] && i-- == 0) {
             snprintf(buf, cap, "%s", e->index.files[k]->io.path);
             found = true;
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return found;
 }
 
 void engine_buffered_reason(struct engine *e, char *buf, size_t cap) {
     buf[0] = 0;
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     for (uint32_t i = 0; i < e->index.n_files; i++) {
         if (e->index.files[i] && e->index.files[i]->io.why_buffered[0]) {
             snprintf(buf, cap, "%s", e->index.files[i]->io.why_buffered);
             break;
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
 }
 
 void engine_file_path(struct engine *e, char *buf, size_t cap) {
     buf[0] = 0;
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     for (uint32_t i = 0; i < e->index.n_files && !buf[0]; i++) {
         if (e->index.files[i]) {
             snprintf(buf, cap, "%s", e->index.files[i]->io.path);
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
 }
 
 uint64_t engine_budget(struct engine *e, bool *cut) {
-    pthread_mutex_lock(&e->lock);
+    check_lock(&e->lock);
     *cut = e->cut;
     const uint64_t budget = e->budget;
-    pthread_mutex_unlock(&e->lock);
+    check_unlock(&e->lock);
     return budget;
 }

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/check.h"
 #include "cache/error.h"
 
 enum { IO_QUEUE_START = 256 }; /* requests; doubles when full */
@@ -94,6 +95,7 @@ static bool io_ring_push(struct io_ring *r, const struct io_request *from, size_
 
 /* Take the oldest demand, else, if the limit allows, the oldest idle one (*idle tells). False: none may be taken. */
 static bool io_take(struct io *l, struct io_request *r, bool *idle) {
+    assert(check_held(&l->lock));
     *idle = io_ring_empty(&l->demand);
     if (*idle && (io_ring_empty(&l->idle) || l->n_idle == l->idle_limit)) {
         return false;
@@ -104,14 +106,14 @@ static bool io_take(struct io *l, struct io_request *r, bool *idle) {
 }
 
 static int io_push(struct io *l, struct io_ring *to, const struct io_request *r, size_t n) {
-    pthread_mutex_lock(&l->lock);
+    check_lock(&l->lock);
     const bool ok = io_ring_push(to, r, n);
     if (ok && n == 1) {
         pthread_cond_signal(&l->work);
     } else if (ok) {
         pthread_cond_broadcast(&l->work);
     }
-    pthread_mutex_unlock(&l->lock);
+    check_unlock(&l->lock);
     return ok ? SLUICE_OK : SLUICE_ERR_MEMORY;
 }
 
@@ -125,7 +127,7 @@ int io_submit_idle(struct io *l, const struct io_request *r, size_t n) {
 
 void io_recall(struct io *l, bool (*selects)(void *ud, const struct io_request *r),
                void (*recalled)(void *ud, const struct io_request *r), void *ud) {
-    pthread_mutex_lock(&l->lock);
+    check_lock(&l->lock);
     bool begun = true, joined = false; /* all seen so far continues something that is begun: it is at the head */
     for (size_t n = l->idle.tail - l->idle.head; n > 0; n--) {
         const struct io_request r = io_ring_take(&l->idle);
@@ -143,7 +145,7 @@ void io_recall(struct io *l, bool (*selects)(void *ud, const struct io_request *
     if (joined) {
         pthread_cond_broadcast(&l->work); /* several may have joined */
     }
-    pthread_mutex_unlock(&l->lock);
+    check_unlock(&l->lock);
 }
 
 /* ---- the threads ----------------------------------------------------------------------------- */
@@ -153,13 +155,13 @@ static void *io_main(void *arg) {
     bool idle = false; /* the last one was an idle one */
     for (;;) {
         struct io_request r;
-        pthread_mutex_lock(&l->lock);
+        check_lock(&l->lock);
         l->n_idle -= idle;
         bool took;
         while (!(took = io_take(l, &r, &idle)) && !l->stop) {
             pthread_cond_wait(&l->work, &l->lock);
         }
-        pthread_mutex_unlock(&l->lock);
+        check_unlock(&l->lock);
         if (!took) {
             return NULL;
         }
@@ -192,7 +194,7 @@ struct io *io_create(uint32_t n, io_done_fn done, void *ud, struct sluice_error 
     l->demand.capacity = l->idle.capacity = IO_QUEUE_START;
     l->demand.entry = calloc(IO_QUEUE_START, sizeof *l->demand.entry);
     l->idle.entry = calloc(IO_QUEUE_START, sizeof *l->idle.entry);
-    pthread_mutex_init(&l->lock, NULL);
+    check_mutex_init(&l->lock);
     pthread_cond_init(&l->work, NULL);
     const char *why = l->demand.entry && l->idle.entry ? NULL : "out of memory";
     while (l->n < n && !why) {
@@ -216,14 +218,14 @@ void io_destroy(struct io *l) {
     if (!l) {
         return;
     }
-    pthread_mutex_lock(&l->lock);
+    check_lock(&l->lock);
     l->stop = true;
     pthread_cond_broadcast(&l->work);
-    pthread_mutex_unlock(&l->lock);
+    check_unlock(&l->lock);
     for (uint32_t i = 0; i < l->n; i++) {
         pthread_join(l->thread[i], NULL);
     }
-    assert(io_ring_empty(&l->demand) && io_ring_empty(&l->idle));
+    SLUICE_CHECK(io_ring_empty(&l->demand) && io_ring_empty(&l->idle));
     pthread_cond_destroy(&l->work);
     pthread_mutex_destroy(&l->lock);
     free(l->demand.entry);

@@ -17,12 +17,12 @@
  */
 #include "cache/slots.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "cache/check.h"
 #include "cache/classes.h"
 #include "cache/error.h"
 #include "cache/page.h"
@@ -284,7 +284,7 @@ int slots_resize(struct slots *s, uint64_t budget, struct sluice_error *err) {
 
 void slots_destroy(struct slots *s) {
     for (uint32_t i = 0; i < s->n_numbers && s->slot; i++) {
-        assert(slots_idle(&s->slot[i]));
+        SLUICE_CHECK(slots_idle(&s->slot[i]));
     }
     for (uint32_t i = 0; i < s->n_classes; i++) {
         policy_destroy(s->classes[i].policy);
@@ -316,7 +316,7 @@ static bool class_evictable(void *ud, uint32_t index) {
 
 void slots_drop(struct slots *s, uint32_t slot) {
     struct slot *x = &s->slot[slot];
-    assert(x->group != SLOTS_NO_GROUP && slots_idle(x));
+    SLUICE_CHECK(x->group != SLOTS_NO_GROUP && slots_idle(x));
     struct slot_class *c = &s->classes[x->class_id];
     policy_remove(c->policy, slot - c->first);
     s->table[s->table_of_group[x->group] + x->expert] = -1;
@@ -334,7 +334,7 @@ void slots_empty(struct slots *s) {
 }
 
 uint32_t slots_place(struct slots *s, const struct expert_index *b, uint32_t group, uint32_t expert, bool *evicted) {
-    assert(slots_find(s, group, expert) < 0);
+    SLUICE_CHECK(slots_find(s, group, expert) < 0);
     struct slot_class *c = &s->classes[s->class_of_group[group]];
     *evicted = false;
     if (c->n_free == 0) {

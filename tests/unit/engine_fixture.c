@@ -119,10 +119,15 @@ uint64_t fixture_offset(int layer, int part, int expert) {
 }
 
 void fixture_begin_lanes(struct fixture *f, uint64_t budget, int lanes) {
+    fixture_begin_staging(f, budget, lanes, 0);
+}
+
+void fixture_begin_staging(struct fixture *f, uint64_t budget, int lanes, uint64_t staging) {
     memset(f, 0, sizeof *f);
     sluice_settings_default(&f->settings);
     f->settings.policy = SLUICE_POLICY_LRU; /* the counts are compared with a naive LRU */
     f->settings.io_threads = lanes;
+    f->settings.staging_bytes = staging ? staging : f->settings.staging_bytes;
     f->budget = budget;
     f->fd = unit_file(f->path, SIZE);
     f->e = engine_create(&f->settings, on_budget, f, &f->err);

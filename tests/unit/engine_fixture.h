@@ -37,6 +37,9 @@ struct fixture {
 /* An engine with LRU and `lanes` reads in flight (fixture_begin: 3); the tensors are known, nothing is cut. */
 void fixture_begin(struct fixture *f, uint64_t budget);
 void fixture_begin_lanes(struct fixture *f, uint64_t budget, int lanes);
+
+/* The same with so many bytes that a block may bring in at a time; 0: the default. */
+void fixture_begin_staging(struct fixture *f, uint64_t budget, int lanes, uint64_t staging);
 void fixture_end(struct fixture *f);
 
 /* Where in the file an expert's part lies. */

@@ -146,6 +146,21 @@ static void test_bundles(void **state) {
     fixture_end(&f);
 }
 
+/* A refusal because too many would come in at once says how many are not in memory. */
+static void test_too_many_absent(void **state) {
+    (void)state;
+    struct fixture f;
+    fixture_begin_staging(&f, fixture_budget(12), 3, 1); /* TOP_K at least */
+    const int32_t some[] = {1, 2}, all[] = {0, 1, 2, 3, 4, 5, 6};
+    uint32_t slot[7], granted;
+    assert_true(fixture_block(&f, 0, some, 2));
+    const struct engine_want w = fixture_want(&f, 0, all, 7);
+    assert_int_equal(engine_acquire(f.e, &w, slot, &granted, &f.err), SLUICE_ERR_BUDGET);
+    assert_int_equal(granted, 0);
+    assert_string_equal(f.err.message, "5 experts are not in memory, too many to read at once");
+    fixture_end(&f);
+}
+
 static void test_no_cache(void **state) {
     (void)state;
     struct fixture f;
@@ -593,6 +608,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_bundles),
+        cmocka_unit_test(test_too_many_absent),
         cmocka_unit_test(test_no_cache),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_large_slices),
