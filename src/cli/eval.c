@@ -30,7 +30,7 @@ struct eval {
     struct cli_session session;           /* the open model */
     struct sluice_evaluate_params params; /* what is evaluated; owns reference and save */
     struct sluice_evaluated result;       /* what came out */
-    uint64_t model;                       /* sluice_model_identity */
+    struct sluice_identity model;         /* of the model file */
     uint32_t batch;                       /* tokens per batch */
     bool other_model;                     /* the reference is of another model file */
     struct cli_phase phase;               /* all of it, measured */
@@ -99,7 +99,7 @@ static int choose_shape(struct eval *e) {
     if ((e->params.reference || c->eval.ref_save) && sluice_model_identity(s->gguf, &e->model, &err)) {
         return cli_session_fail(s, &err);
     }
-    if (e->params.reference && e->model != sluice_reference_get_head(e->params.reference)->model) {
+    if (e->params.reference && e->model.weights != sluice_reference_get_head(e->params.reference)->model) {
         e->other_model = true;
         if (!c->eval.other_model) {
             return cli_fail(CLI_EXIT_USAGE, c->command,
@@ -136,7 +136,7 @@ static int tokenize(struct eval *e, const struct cli_text *text, int32_t **token
                                                    .n_chunks = e->params.n_chunks,
                                                    .batch = e->batch,
                                                    .threads = (uint32_t)e->session.params.n_threads,
-                                                   .model = e->model};
+                                                   .model = e->model.weights};
         if (sluice_reference_create(&e->params.save, c->eval.ref_save, &head, *tokens, &err)) {
             return cli_session_fail(s, &err);
         }

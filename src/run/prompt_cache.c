@@ -12,31 +12,19 @@
  *
  * A state can be used only where everything that went into it is the same: the model, and whatever of llama.cpp's
  * version, processor and settings changes its numbers or their layout. These are lines of text in the file, compared
- * whole. The model is identified by the whole header of every shard, where names, types and offsets are, and by
- * samples of the weights: fine-tunes of one model may have equal headers. Reading all weights would cost what
- * this file is to save.
+ * whole.
  */
 #include "run/prompt_cache.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include <xxhash.h>
 
 #include "cache/error.h"
+#include "run/identity.h"
 #include "run/internal.h"
 #include "run/prompt_file.h"
-
-enum {
-    IDENTITY_SAMPLES = 64, /* blocks of weights per shard that are read */
-    IDENTITY_BLOCK = 4096, /* bytes of each */
-    IDENTITY_BUFFER = 1 << 16
-};
 
 struct sluice_prompt_cache {
     struct sluice_runner *r;          /* not owned */
@@ -47,69 +35,6 @@ struct sluice_prompt_cache {
     struct sluice_prompt_parts parts; /* of it */
     char refused[512];                /* why there is none, "" when there is no reason to tell */
 };
-
-/* Add bytes [at, at + n) of a file to the hash. A file that ends early is EPROTO. */
-static bool add_bytes(XXH3_state_t *x, int fd, uint64_t at, uint64_t n, char *buffer) {
-    while (n > 0) {
-        const ssize_t got = pread(fd, buffer, n < IDENTITY_BUFFER ? n : IDENTITY_BUFFER, (off_t)at);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            errno = got == 0 ? EPROTO : errno;
-            return false;
-        }
-        XXH3_128bits_update(x, buffer, (size_t)got);
-        at += (uint64_t)got;
-        n -= (uint64_t)got;
-    }
-    return true;
-}
-
-static bool add_shard(XXH3_state_t *x, const struct sluice_gguf *g, uint32_t shard, char *buffer) {
-    const uint64_t bytes = g->shards[shard].bytes;
-    uint64_t header = bytes;
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        if (g->tensors[i].shard == shard && g->tensors[i].offset < header) {
-            header = g->tensors[i].offset;
-        }
-    }
-    const int fd = open(g->shards[shard].path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return false;
-    }
-    XXH3_128bits_update(x, &bytes, sizeof bytes);
-    bool ok = add_bytes(x, fd, 0, header, buffer);
-    const uint64_t rest = bytes - header, step = rest / IDENTITY_SAMPLES;
-    for (uint64_t i = 0; ok && i < IDENTITY_SAMPLES && rest; i++) {
-        const uint64_t at = header + i * step, left = bytes - at;
-        ok = add_bytes(x, fd, at, left < IDENTITY_BLOCK ? left : IDENTITY_BLOCK, buffer);
-    }
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return ok;
-}
-
-static int model_identity(const struct sluice_gguf *g, XXH128_hash_t *out, struct sluice_error *err) {
-    XXH3_state_t *x = XXH3_createState();
-    char *buffer = malloc(IDENTITY_BUFFER);
-    int rc = x && buffer ? 0 : sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
-    if (rc == 0) {
-        XXH3_128bits_reset(x);
-    }
-    for (uint32_t i = 0; rc == 0 && i < g->n_shards; i++) {
-        if (!add_shard(x, g, i, buffer)) {
-            rc = sluice_fail(err, SLUICE_ERR_IO, "%s: %s", g->shards[i].path, strerror(errno));
-        }
-    }
-    if (rc == 0) {
-        *out = XXH3_128bits_digest(x);
-    }
-    XXH3_freeState(x);
-    free(buffer);
-    return rc;
-}
 
 /* Settings that leave experts out change what is computed, as a model does. */
 static void lossy_facts(FILE *f, const struct sluice_settings *s) {
@@ -125,14 +50,14 @@ static void lossy_facts(FILE *f, const struct sluice_settings *s) {
 static int make_facts(struct sluice_prompt_cache *c, struct sluice_error *err) {
     const struct sluice_runner_params *p = &c->r->params;
     const struct llama_context_params cp = llama_context_default_params(); /* context.c changes none of these */
-    XXH128_hash_t id;
-    const int rc = model_identity(p->gguf, &id, err);
+    struct sluice_identity id;
+    const int rc = sluice_model_identity(p->gguf, &id, err);
     if (rc) {
         return rc;
     }
     FILE *f = open_memstream(&c->facts, &c->n_facts);
     if (f) {
-        fprintf(f, "model=%016" PRIx64 "%016" PRIx64 "\n", (uint64_t)id.high64, (uint64_t)id.low64);
+        fprintf(f, "model=%s\n", id.files);
         fprintf(f, "llama.cpp=%s\n", llama_version());
         fprintf(f, "context size=%" PRIu32 "\n", p->n_ctx);
         fprintf(f, "experts per token=%" PRIu32 "\n", p->n_expert_used);

@@ -31,7 +31,7 @@ struct sluice_reference_head {
     uint32_t n_chunks; /* chunks */
     uint32_t batch;    /* tokens per batch in that run; 1: one at a time */
     uint32_t threads;  /* compute threads of that run: attention over a long context rounds by them */
-    uint64_t model;    /* sluice_model_identity of the model file */
+    uint64_t model;    /* weights of sluice_identity */
     uint64_t spare[3]; /* 0 */
 };
 
