@@ -67,29 +67,24 @@ bool sluice_gguf_reader_skip(struct sluice_gguf_reader *r, uint64_t n) {
     return true;
 }
 
-uint32_t sluice_gguf_reader_u32(struct sluice_gguf_reader *r) {
-    unsigned char b[4];
-    sluice_gguf_reader_bytes(r, b, sizeof b);
-    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-}
-
-uint64_t sluice_gguf_reader_u64(struct sluice_gguf_reader *r) {
-    uint64_t low = sluice_gguf_reader_u32(r);
-    return low | (uint64_t)sluice_gguf_reader_u32(r) << 32;
+uint64_t sluice_gguf_reader_number(struct sluice_gguf_reader *r, size_t n) {
+    unsigned char b[8] = {0};
+    uint64_t v = 0;
+    sluice_gguf_reader_bytes(r, b, n);
+    while (n-- > 0) {
+        v = v << 8 | b[n];
+    }
+    return v;
 }
 
 uint64_t sluice_gguf_reader_string(struct sluice_gguf_reader *r, char *dst, size_t cap) {
-    uint64_t len = sluice_gguf_reader_u64(r);
-    size_t keep = len < cap ? (size_t)len : cap - 1;
-    dst[0] = '\0';
-    if (r->failed || len > r->size - r->pos) {
-        reader_fail(r, 0);
-        return 0;
+    const uint64_t len = sluice_gguf_reader_number(r, 8);
+    const size_t keep = len < cap ? (size_t)len : cap > 0 ? cap - 1 : 0;
+    bool ok =
+        !r->failed && len <= r->size - r->pos; /* before dst is touched: dst is zeroed only as far as it reaches */
+    ok = ok ? sluice_gguf_reader_bytes(r, dst, keep) && sluice_gguf_reader_skip(r, len - keep) : reader_fail(r, 0);
+    if (cap > 0) {
+        dst[ok ? keep : 0] = '\0';
     }
-    if (!sluice_gguf_reader_bytes(r, dst, keep) || !sluice_gguf_reader_skip(r, len - keep)) {
-        dst[0] = '\0';
-        return 0;
-    }
-    dst[keep] = '\0';
-    return len;
+    return ok ? len : 0;
 }

@@ -31,13 +31,12 @@ bool sluice_gguf_reader_bytes(struct sluice_gguf_reader *r, void *dst, size_t n)
 /* Step over n bytes. Returns false when the file has fewer. */
 bool sluice_gguf_reader_skip(struct sluice_gguf_reader *r, uint64_t n);
 
-/* The next little-endian number; 0 after a failure. */
-uint32_t sluice_gguf_reader_u32(struct sluice_gguf_reader *r);
-uint64_t sluice_gguf_reader_u64(struct sluice_gguf_reader *r);
+/* The next little-endian number of n bytes, at most 8; 0 after a failure. */
+uint64_t sluice_gguf_reader_number(struct sluice_gguf_reader *r, size_t n);
 
 /*
  * The next length-prefixed string into dst[cap], cut to fit and terminated; the whole string is
- * consumed. Returns its full length (0 after a failure).
+ * consumed. With cap 0 it is only stepped over. Returns its full length (0 after a failure).
  */
 uint64_t sluice_gguf_reader_string(struct sluice_gguf_reader *r, char *dst, size_t cap);
 
