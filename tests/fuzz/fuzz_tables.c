@@ -185,6 +185,7 @@ static void check_writer(const uint8_t *data, size_t size) {
         size -= some;
         s.phase = s.reads & 1 ? SLUICE_PHASE_GENERATION : SLUICE_PHASE_PROMPT;
         tokens += s.phase == SLUICE_PHASE_GENERATION;
+        s.tokens >>= 1; /* like the other counts: 64 bits, the highest not used */
         s.tokens = s.phase == SLUICE_PHASE_GENERATION || s.tokens == 0 ? 1 : s.tokens;
         double *times[] = {&s.wall_s, &s.stall_s, &s.expert_s, &s.other_s, &s.bookkeeping_s, &s.cpu_s};
         uint64_t *counts[] = {&s.read_bytes, &s.hits, &s.misses, &s.major_faults};
