@@ -68,9 +68,9 @@ enum sluice_cache_mode {
 };
 
 enum sluice_policy {
-    SLUICE_POLICY_CYCLE, /* evict the bundle whose next use is expected latest: its layer's turn, and how often it is
+    SLUICE_POLICY_CYCLE, /* evict the expert whose next use is expected latest: its layer's turn, and how often it is
                             used */
-    SLUICE_POLICY_LRU,   /* evict the bundle whose last use is longest ago */
+    SLUICE_POLICY_LRU,   /* evict the expert whose last use is longest ago */
 };
 
 /* Where the dense weights (all that are not experts) live while a model streams. */
@@ -93,7 +93,7 @@ struct sluice_settings {
     uint64_t memory_bytes;        /* bytes that this process may use in all; 0: what machine and cgroup leave */
     uint64_t staging_bytes;       /* bytes of the cache that the experts of one prompt block may take anew at a time */
     enum sluice_dense dense;      /* see above */
-    enum sluice_policy policy;    /* which bundle is evicted */
+    enum sluice_policy policy;    /* which expert is evicted */
     bool force_cache;             /* accept a budget under one token's demand */
     bool lookahead;               /* read experts that the next layer will probably pick, when the disk is idle */
     bool direct_io;               /* read around the page cache where that is verified to work */
@@ -208,16 +208,16 @@ struct sluice_cold_stats {
 
 /*
  * One set of counters per phase: prompt and generation (see sluice_route_trace_mark). In every snapshot, hits and
- * misses add up to routed. Bytes are counted by the slice: a bundle of which one slice was there and another was not is
- * a miss with bytes in both sums. A block whose experts cannot all be held at once is computed in passes: its hits are
- * those of the first pass, its bytes those of all.
+ * misses add up to routed. An expert of one layer counts as one, here and below. Bytes are counted by the slice: an
+ * expert of which one slice was there and another was not is a miss with bytes in both sums. A block whose experts
+ * cannot all be held at once is computed in passes: its hits are those of the first pass, its bytes those of all.
  */
 struct sluice_phase_stats {
     uint64_t blocks;     /* MoE blocks executed (one layer of one batch) */
     uint64_t tokens;     /* tokens computed: those of a batch when its first block begins */
     uint64_t rows;       /* token rows through those blocks, summed over blocks: how far a long batch is */
     uint64_t routed;     /* distinct experts asked for, summed over blocks */
-    uint64_t hits;       /* of those, bundles whose slices were all in memory or on their way */
+    uint64_t hits;       /* of those, experts whose slices were all in memory or on their way */
     uint64_t misses;     /* of those, the others: something of them had to be read */
     uint64_t hit_bytes;  /* weight bytes asked for that were in memory or on their way */
     uint64_t miss_bytes; /* weight bytes asked for that had to be read */
@@ -231,9 +231,9 @@ struct sluice_phase_stats {
 
 /* Experts read before they were asked for. */
 struct sluice_foresee_stats {
-    uint64_t asked;      /* bundles that were expected and not in memory */
-    uint64_t begun;      /* of those, bundles whose reading began before the demand */
-    uint64_t used;       /* of those, bundles that the router then picked */
+    uint64_t asked;      /* experts that were expected and not in memory */
+    uint64_t begun;      /* of those, experts whose reading began before the demand */
+    uint64_t used;       /* of those, experts that the router then picked */
     uint64_t read_bytes; /* bytes read for them */
     uint64_t pauses;     /* how often it was switched off for a while, being of no use */
 };
@@ -243,11 +243,11 @@ struct sluice_stats {
     struct sluice_phase_stats generation; /* batches of the next tokens of one sequence or several */
     uint64_t cache_bytes;                 /* slot memory allocated, bytes */
     uint64_t bank_bytes;                  /* expert weights that stream, bytes, all models */
-    uint64_t token_bytes;                 /* one token's demand, bytes: sum over layers of top-k bundles */
+    uint64_t token_bytes;                 /* one token's demand, bytes: sum over layers of top-k experts */
     uint64_t layer_bytes;                 /* the largest layer's demand, bytes */
-    uint64_t resident;                    /* bundles in memory now */
-    uint64_t slots;                       /* bundles that fit */
-    uint64_t evictions;                   /* bundles evicted so far */
+    uint64_t resident;                    /* experts in memory now */
+    uint64_t slots;                       /* experts that fit */
+    uint64_t evictions;                   /* experts evicted so far */
     struct sluice_foresee_stats foreseen; /* reading ahead */
     struct sluice_cold_stats cold;        /* the cold model's copies; in none of the sizes and evictions above */
     uint64_t submits;                     /* times that reads were queued, several at once as a rule */
@@ -289,7 +289,7 @@ struct sluice_step {
     uint64_t misses;
     uint64_t hit_bytes;
     uint64_t miss_bytes;
-    uint64_t evictions;    /* bundles evicted */
+    uint64_t evictions;    /* experts evicted */
     uint64_t submits;      /* times that reads were queued */
     double queue_mean;     /* read requests outstanding after reads were queued, mean over those times; 0: none were */
     uint64_t queue_max;    /* the same, maximum */

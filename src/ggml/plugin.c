@@ -7,10 +7,10 @@
  * inside a library: the device registers, and every model load fails with the message. The same holds for a setting
  * that cannot be had here, such as a cold model that is not there.
  *
- * SLUICE_CSV=FILE gets a row per step that the backend sees (step.c), SLUICE_ROUTE_TRACE=FILE one per routed
- * expert and SLUICE_ROUTE_PROBS=FILE the routers' probabilities (tracing.c). A file that cannot be opened is treated
- * like a bad setting. SLUICE_STATS=FILE writes the counters as one JSON object when the process ends, for tests
- * and scripts that watch a stock program.
+ * SLUICE_CSV=FILE gets a row per step that the backend sees (observe/step.c), SLUICE_ROUTE_TRACE=FILE one per routed
+ * expert and SLUICE_ROUTE_PROBS=FILE the routers' probabilities (observe/route_trace.c). A file that cannot be opened
+ * is treated like a bad setting. SLUICE_STATS=FILE writes the counters as one JSON object when the process ends, for
+ * tests and scripts that watch a stock program.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -26,8 +26,8 @@ enum {
 
 /* One MoE layer: how many of its experts are in memory. */
 struct stat_layer {
-    uint32_t resident; /* bundles that have a slot */
-    uint32_t experts;  /* bundles that there are */
+    uint32_t resident; /* experts that have a slot */
+    uint32_t experts;  /* experts that there are */
 };
 
 /* Fields of eight bytes and their multiples only: no holes, one layout everywhere. */

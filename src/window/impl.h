@@ -61,7 +61,7 @@ struct window {
     struct conn *conns;        /* all connections */
     struct events events;      /* readers of /events */
     struct rates rates;        /* numbers of the last seconds */
-    struct window_map map;     /* heat of the bundles */
+    struct window_map map;     /* heat of the experts */
     struct window_numbers now; /* scratch: the last numbers */
     struct window_layer layer; /* scratch of the map */
 };

@@ -1,8 +1,8 @@
 /*
  * map.c - the cache map.
  *
- * One byte per bundle, in base64: 8 KiB for a model of 48 layers by 128 experts, once a second, where JSON numbers
- * would be 30 KiB. The high bits are where the bundle is, the low ones its heat: 63 * sqrt(p), p the share of the
+ * One byte per expert, in base64: 8 KiB for a model of 48 layers by 128 experts, once a second, where JSON numbers
+ * would be 30 KiB. The high bits are where the expert is, the low ones its heat: 63 * sqrt(p), p the share of the
  * layer's tokens that used it. The root because a router that likes nothing in particular gives p = 6/128, which must
  * not look like nothing.
  *
@@ -17,7 +17,7 @@
 
 #define MAP_HALF_LIFE 64.0 /* tokens after which a use counts half */
 
-/* Room for n bundles. False: no memory. */
+/* Room for n experts. False: no memory. */
 static bool map_reserve(struct window_map *m, uint32_t n) {
     if (m->cap && n <= m->cap) { /* a layer may have no experts, but there are always arrays */
         return true;
@@ -71,7 +71,7 @@ static void map_layer(struct window_map *m, uint32_t i, const struct window_laye
 static bool map_read(struct window_map *m, const struct window_source *source, struct window_layer *layer) {
     uint32_t i = 0, n = 0;
     for (; i < WINDOW_LAYERS_MAX && source->layer(source->ud, i, layer); i++) {
-        if (n + layer->experts > WINDOW_BUNDLES_MAX) {
+        if (n + layer->experts > WINDOW_MAP_MAX) {
             break;
         }
         if (!map_reserve(m, n + layer->experts)) {

@@ -14,7 +14,7 @@ struct window_map {
     uint32_t layers;                     /* entries of the next two */
     uint32_t experts[WINDOW_LAYERS_MAX]; /* of each */
     uint32_t first[WINDOW_LAYERS_MAX];   /* where its experts begin below */
-    uint32_t n;                          /* bundles: entries of the rest */
+    uint32_t n;                          /* experts: entries of the rest */
     uint32_t *uses;                      /* as it was told last; owned */
     float *heat;                         /* uses, decayed; owned */
     uint8_t *byte;                       /* what the map says; owned */

@@ -16,9 +16,9 @@
 #include "sluice.h"
 
 enum {
-    WINDOW_LAYERS_MAX = 512,    /* MoE layers in the map; more are not shown */
-    WINDOW_EXPERTS_MAX = 4096,  /* experts of one; likewise */
-    WINDOW_BUNDLES_MAX = 262144 /* experts of all layers; likewise */
+    WINDOW_LAYERS_MAX = 512,   /* MoE layers in the map; more are not shown */
+    WINDOW_EXPERTS_MAX = 4096, /* experts of one; likewise */
+    WINDOW_MAP_MAX = 262144    /* experts of all layers; likewise */
 };
 
 /* Everything that is told, at one moment. */
@@ -39,7 +39,7 @@ struct window_numbers {
     char error[512];          /* why the last read failed that did; "": none ever did */
 };
 
-/* State of a bundle (one expert of one layer) in the map. */
+/* Where an expert of one layer is, in the map. */
 enum window_state {
     WINDOW_COLD,     /* not in memory */
     WINDOW_READING,  /* some of it is being read, or is there without the rest */
