@@ -1,16 +1,26 @@
 /*
  * engine.c - the stream engine.
  *
- * It owns the expert index, the slots and the lanes, and one mutex that guards them. A block of a layer
+ * It owns the expert index, the slots and the I/O threads, and one mutex that guards them. A block of a layer
  * takes that mutex a few times, to begin, acquire, release and count; everything in between (has this part arrived?)
- * is atomics, and reader threads take it never.
+ * is atomics, and I/O threads never take it.
+ *
+ * The life of an expert:
+ *
+ *   1. Asked for: a block acquires it, or a context prefetches it. It is in memory, or gets a slot: a free one, or
+ *      one from which the policy evicts another expert (slots_place).
+ *   2. In flight: each of its parts is one or more requests in the I/O threads' queue, PART_READING.
+ *   3. Ready: a part's last request has ended. PART_READY: its bytes may be used. PART_FAILED: ask again.
+ *   4. Pinned: from acquire to release a block holds the slot. It is not evicted and does not move.
+ *   5. Cached: nobody holds it, no read is under way. It stays until the policy evicts it; without a cache it is
+ *      dropped at once.
  *
  * No deadlock between contexts: whoever holds pins never waits for more of them (`wait` is only for
  * callers that hold nothing; the rest take what they can get and go on with that), so every pin is
  * released in finite time, given that reads end.
  *
- * Its parts: here its life, the expert index and the arena's size; engine_acquire.c what a block does;
- * engine_prefetch.c reading ahead of use; engine_stats.c the counters.
+ * Its parts: here the engine's beginning and end, the expert index and the arena's size; engine_acquire.c what a block
+ * does; engine_prefetch.c reading ahead of use; engine_stats.c the counters.
  *
  * What happens when reads fail: the part becomes PART_FAILED, the first reason is kept, the caller
  * sees the state and fails its graph. Nothing is computed from a part that is not PART_READY. The
