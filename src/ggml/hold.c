@@ -15,7 +15,6 @@
 #include "ggml/hold.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +23,7 @@
 
 void hold_init(struct hold *h, struct engine *e, struct engine_prefetcher *p) {
     *h = (struct hold){.engine = e, .prefetcher = p};
-    pthread_mutex_init(&h->lock, NULL);
+    check_mutex_init(&h->lock);
 }
 
 void hold_free(struct hold *h) {
@@ -149,15 +148,10 @@ void hold_node(struct hold *h, uint32_t parts, double *slept_s) {
     }
 }
 
-/* Does somebody hold the lock? For assertions. */
-static inline bool hold_locked(struct hold *h) {
-    return pthread_mutex_trylock(&h->lock) == EBUSY;
-}
-
 /* With the lock held: give back what is computed; with `open`, whatever is pinned. */
 static uint32_t hold_give_back(struct hold *h, bool open) {
     uint32_t n = 0;
-    assert(hold_locked(h));
+    assert(check_held(&h->lock));
     for (uint32_t p = 0; p < h->route->n && h->open; p++) {
         const uint32_t slot = hold_slot(h, p);
         if (slot != UINT32_MAX && (open || hold_stage(h, p) == HOLD_DONE)) {
@@ -175,7 +169,7 @@ static uint32_t hold_give_back(struct hold *h, bool open) {
 /* With the lock held: acquire waiting experts until the window is full. */
 static uint32_t hold_acquire(struct hold *h) {
     uint32_t n = 0, got = 0;
-    assert(hold_locked(h));
+    assert(check_held(&h->lock));
     for (uint32_t p = 0; p < h->route->n && n + h->open < h->most; p++) {
         if (hold_stage(h, p) == HOLD_WAITING) {
             h->place[n] = p;
@@ -216,7 +210,7 @@ bool hold_roll(struct hold *h, bool must) {
         return false;
     }
     if (must) {
-        pthread_mutex_lock(&h->lock);
+        check_lock(&h->lock);
     } else if (pthread_mutex_trylock(&h->lock)) {
         return false;
     }
@@ -228,16 +222,16 @@ bool hold_roll(struct hold *h, bool must) {
             changed = true;
         }
     }
-    pthread_mutex_unlock(&h->lock);
+    check_unlock(&h->lock);
     return changed;
 }
 
 int hold_node_end(struct hold *h, struct sluice_error *err) {
     const int status = atomic_load_explicit(&h->status, memory_order_relaxed);
     if (!h->all) {
-        pthread_mutex_lock(&h->lock);
+        check_lock(&h->lock);
         hold_give_back(h, true);
-        pthread_mutex_unlock(&h->lock);
+        check_unlock(&h->lock);
         h->counted = true;
     }
     if (status) {
