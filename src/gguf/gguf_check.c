@@ -28,6 +28,7 @@
 
 #include "ggml.h"
 #include "gguf.h"
+#include "cache/error.h"
 #include "gguf/gguf_reader.h"
 
 enum {
@@ -50,17 +51,6 @@ struct check {
     bool partial;                 /* tensors may lie beyond the end of the file */
 };
 
-int sluice_error_set(struct sluice_error *err, enum sluice_status status, const char *format, ...) {
-    if (err) {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(err->message, sizeof err->message, format, args);
-        va_end(args);
-        err->status = status;
-    }
-    return (int)status;
-}
-
 /* The file is not what it should be: "PATH: " and what is wrong. */
 __attribute__((format(printf, 2, 3))) static int bad(const struct check *c, const char *format, ...) {
     char what[sizeof c->err->message];
@@ -68,13 +58,13 @@ __attribute__((format(printf, 2, 3))) static int bad(const struct check *c, cons
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return sluice_error_set(c->err, SLUICE_ERR_FORMAT, "%s: %s", c->path, what);
+    return sluice_fail(c->err, SLUICE_ERR_FORMAT, "%s: %s", c->path, what);
 }
 
 /* The message for a reader that failed: the disk's error, or a file that ends too early. */
 static int check_reader_error(const struct check *c, const char *where) {
     if (c->r->io_errno) {
-        return sluice_error_set(c->err, SLUICE_ERR_IO, "%s: %s", c->path, strerror(c->r->io_errno));
+        return sluice_fail(c->err, SLUICE_ERR_IO, "%s: %s", c->path, strerror(c->r->io_errno));
     }
     return bad(c, "truncated or damaged: it ends inside %s (%" PRIu64 " bytes)", where, c->r->size);
 }
@@ -335,7 +325,7 @@ static int check_file(struct check *c) {
     size_t total = g->n_tensors + (size_t)n_tensors;
     struct sluice_gguf_tensor *all = realloc(g->tensors, (total ? total : 1) * sizeof *all);
     if (!all) {
-        return sluice_error_set(c->err, SLUICE_ERR_MEMORY, "%s: no memory for %zu tensor descriptions", c->path, total);
+        return sluice_fail(c->err, SLUICE_ERR_MEMORY, "%s: no memory for %zu tensor descriptions", c->path, total);
     }
     g->tensors = all;
     struct sluice_gguf_tensor *mine = all + g->n_tensors;
@@ -372,7 +362,7 @@ static int add_shard(struct check *c, const char *path) {
     g->shards = shards ? shards : g->shards;
     if (!shards || !name) {
         free(name);
-        return sluice_error_set(c->err, SLUICE_ERR_MEMORY, "%s: no memory to read its metadata", path);
+        return sluice_fail(c->err, SLUICE_ERR_MEMORY, "%s: no memory to read its metadata", path);
     }
     shards[g->n_shards] = (struct sluice_gguf_shard){.path = name};
     c->shard = g->n_shards++;
@@ -381,13 +371,13 @@ static int add_shard(struct check *c, const char *path) {
     struct sluice_gguf_reader reader = {.fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     int rc = 0;
     if (reader.fd < 0 || fstat(reader.fd, &st) != 0) {
-        rc = sluice_error_set(c->err, SLUICE_ERR_IO, "%s: %s", c->path, strerror(errno));
+        rc = sluice_fail(c->err, SLUICE_ERR_IO, "%s: %s", c->path, strerror(errno));
     } else if (S_ISDIR(st.st_mode)) {
-        rc = sluice_error_set(c->err, SLUICE_ERR_IO, "%s: is a directory, not a model file", c->path);
+        rc = sluice_fail(c->err, SLUICE_ERR_IO, "%s: is a directory, not a model file", c->path);
     } else if (!S_ISREG(st.st_mode)) {
-        rc = sluice_error_set(c->err, SLUICE_ERR_IO, "%s: is not a regular file", c->path);
+        rc = sluice_fail(c->err, SLUICE_ERR_IO, "%s: is not a regular file", c->path);
     } else if (!(reader.buf = malloc(SLUICE_GGUF_READER_BUFFER))) {
-        rc = sluice_error_set(c->err, SLUICE_ERR_MEMORY, "%s: no memory for a read buffer", c->path);
+        rc = sluice_fail(c->err, SLUICE_ERR_MEMORY, "%s: no memory for a read buffer", c->path);
     } else {
         reader.size = (uint64_t)st.st_size;
         c->g->shards[c->shard].bytes = reader.size;
@@ -415,12 +405,12 @@ static int check_shards(struct check *c, const char *first, uint64_t count) {
         return bad(c, "is the first of %" PRIu64 " shards, so its name must end in %s", count, tail);
     }
     char *path = strdup(first);
-    int rc = path ? 0 : sluice_error_set(c->err, SLUICE_ERR_MEMORY, "%s: no memory for a file name", first);
+    int rc = path ? 0 : sluice_fail(c->err, SLUICE_ERR_MEMORY, "%s: no memory for a file name", first);
     for (int i = 1; rc == 0 && i < (int)count; i++) {
         snprintf(path + len - tail_len, tail_len + 1, "-%05d-of-%05d.gguf", i + 1, (int)count);
         rc = add_shard(c, path);
         if (rc == SLUICE_ERR_IO && access(path, F_OK) != 0) {
-            rc = sluice_error_set(c->err, SLUICE_ERR_IO, "%s: shard %d of %d is missing", path, i + 1, (int)count);
+            rc = sluice_fail(c->err, SLUICE_ERR_IO, "%s: shard %d of %d is missing", path, i + 1, (int)count);
         } else if (rc == 0 && (c->split_no != (uint64_t)i || (c->split_count && c->split_count != count))) {
             rc = bad(c, "is shard %" PRIu64 " of %" PRIu64 ", but shard %d of %d belongs here", c->split_no + 1,
                      c->split_count, i + 1, (int)count);
@@ -451,7 +441,7 @@ static int check_set(const char *path, bool partial, struct sluice_gguf **out, s
     *out = NULL;
     struct sluice_gguf *g = calloc(1, sizeof *g);
     if (!g) {
-        return sluice_error_set(err, SLUICE_ERR_MEMORY, "%s: no memory to read its metadata", path);
+        return sluice_fail(err, SLUICE_ERR_MEMORY, "%s: no memory to read its metadata", path);
     }
     struct check c = {.g = g, .err = err, .partial = partial};
     int rc = add_shard(&c, path);

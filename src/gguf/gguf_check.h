@@ -84,8 +84,4 @@ void sluice_gguf_free(struct sluice_gguf *g);
  */
 bool sluice_gguf_multiplies(int type);
 
-/* Put a formatted message into *err (which may be NULL) and return `status`. Used by src/run/identity.c too. */
-int sluice_error_set(struct sluice_error *err, enum sluice_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 #endif

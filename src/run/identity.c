@@ -18,6 +18,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "cache/error.h"
+
 enum {
     TENSOR_SAMPLE = 64, /* bytes of each tensor */
     FILE_SAMPLES = 64,  /* blocks of weights per shard */
@@ -94,7 +96,7 @@ static bool add_shard(const struct sluice_gguf *g, uint32_t shard, int fd, XXH3_
 
 int sluice_model_identity(const struct sluice_gguf *g, struct sluice_identity *out, struct sluice_error *err) {
     XXH3_state_t *files = XXH3_createState();
-    int rc = files ? 0 : sluice_error_set(err, SLUICE_ERR_MEMORY, "no memory");
+    int rc = files ? 0 : sluice_fail(err, SLUICE_ERR_MEMORY, "no memory");
     if (files) {
         XXH3_128bits_reset(files);
     }
@@ -102,7 +104,7 @@ int sluice_model_identity(const struct sluice_gguf *g, struct sluice_identity *o
     for (uint32_t i = 0; rc == 0 && i < g->n_shards; i++) { /* tensors are in the order of their shards */
         const int fd = open(g->shards[i].path, O_RDONLY | O_CLOEXEC);
         if (fd < 0 || !add_shard(g, i, fd, files, &out->weights)) {
-            rc = sluice_error_set(err, SLUICE_ERR_IO, "%s: %s", g->shards[i].path, strerror(errno));
+            rc = sluice_fail(err, SLUICE_ERR_IO, "%s: %s", g->shards[i].path, strerror(errno));
         }
         if (fd >= 0) {
             close(fd);
