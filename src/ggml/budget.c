@@ -11,77 +11,47 @@
  * anonymous memory then may be just that; so only the rest counts as still to come. The first answer
  * is only a refusal or none, and must not refuse what would fit.
  */
-#include <stdio.h>
-#include <string.h>
+#include "ggml/budget.h"
 
-#include "ggml/backend.h"
+#include "ggml/buffer.h"
+#include "ggml/device.h"
 #include "ggml/demand.h"
 #include "memory/ledger.h"
 #include "cache/error.h"
 
-int device_budget(void *ud, const struct expert_index *b, uint64_t held, uint64_t *budget, struct sluice_error *err) {
-    (void)ud;
+int budget_make(void *ud, const struct expert_index *b, uint64_t held, uint64_t *budget, struct sluice_error *err) {
+    struct sluice_device *d = ud;
     struct plan_facts facts;
     struct plan_demand demand = {0};
     struct buffer_dense dense;
     struct sluice_plan plan;
     plan_facts_read(&facts, "");
-    buffer_dense_sum(&dense);
+    buffer_dense_sum(d, &dense);
     int rc = demand_of_bank(b, &demand, err);
     if (rc) {
         return rc;
     }
     const uint64_t experts = demand.index;
-    demand.index += cold_least(&sluice_device.cold);
+    demand.index += cold_least(&d->cold);
     const uint64_t there = dense.guessed ? facts.process.anon : 0;
     demand.dense = dense.bytes > there ? dense.bytes - there : 0;
     demand.dense = demand.dense > dense.held ? demand.dense : dense.held;
     demand.dense_held = dense.held;
-    demand.cache_held = held + cold_held(&sluice_device.cold);
+    demand.cache_held = held + cold_held(&d->cold);
     demand.dense_mapped = dense.in_mapping;
-    pthread_mutex_lock(&sluice_device.lock);
-    const struct sluice_settings settings = sluice_device.settings; /* sluice_set_cache_budget changes them */
-    pthread_mutex_unlock(&sluice_device.lock);
+    const struct sluice_settings settings = device_settings(d);
     rc = plan_make(&settings, &demand, &facts, &plan, budget, err);
     if (rc) {
         return rc;
     }
     /* Of the cache, the copies of a cold model have a part. The experts' least is a block's, whatever is left. */
-    const uint64_t copies = cold_take_share(&sluice_device.cold, *budget, experts);
+    const uint64_t copies = cold_take_share(&d->cold, *budget, experts);
     *budget -= *budget > copies ? copies : *budget - (*budget > 0);
     uint64_t cut = 0;
     rc = slots_measure(b, *budget, &cut, err);
     plan_set_cache(&plan, cut + copies);
-    pthread_mutex_lock(&sluice_device.lock);
-    sluice_device.plan = plan;
-    pthread_mutex_unlock(&sluice_device.lock);
+    pthread_mutex_lock(&d->lock);
+    d->plan = plan;
+    pthread_mutex_unlock(&d->lock);
     return rc;
-}
-
-bool sluice_get_plan(struct sluice_plan *out) {
-    bool cut = false;
-    memset(out, 0, sizeof *out);
-    if (sluice_device.engine) {
-        engine_budget(sluice_device.engine, &cut);
-    }
-    if (cut) {
-        pthread_mutex_lock(&sluice_device.lock);
-        *out = sluice_device.plan;
-        pthread_mutex_unlock(&sluice_device.lock);
-    }
-    return cut;
-}
-
-int sluice_plan_line(char *buf, size_t cap) {
-    struct sluice_plan p;
-    char rows[256], limit[96] = "";
-    if (!sluice_get_plan(&p)) {
-        return snprintf(buf, cap, "%s", "");
-    }
-    if (p.limit_bytes) {
-        snprintf(limit, sizeof limit, " of %llu (%s)", (unsigned long long)(p.limit_bytes >> 20),
-                 p.limit_by_setting ? "as set" : "machine or cgroup");
-    }
-    plan_rows(&p, rows, sizeof rows);
-    return snprintf(buf, cap, "memory: plan %llu MiB%s: %s", (unsigned long long)(p.total_bytes >> 20), limit, rows);
 }

@@ -45,7 +45,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ggml/backend.h"
 #include "gguf/gguf_check.h"
 #include "cache/error.h"
 
@@ -68,16 +67,18 @@ struct cold_matching {
 /* How much memory the copies have; the engine asks when it cuts its arena. */
 static int cold_budget(void *ud, const struct expert_index *b, uint64_t held, uint64_t *budget,
                        struct sluice_error *err) {
-    const struct cold *c = ud;
+    struct cold *c = ud;
     (void)b;
     (void)held;
-    pthread_mutex_lock(&sluice_device.lock);
+    pthread_mutex_lock(&c->memory_lock);
     *budget = c->budget ? c->budget : 1; /* 1: the slots of a block, and kept while nobody else wants them */
-    pthread_mutex_unlock(&sluice_device.lock);
+    pthread_mutex_unlock(&c->memory_lock);
     return sluice_ok(err);
 }
 
-int cold_setup(struct cold *c, const struct sluice_settings *s, struct sluice_error *err) {
+int cold_setup(struct cold *c, const struct sluice_settings *s, _Atomic double *below, struct sluice_error *err) {
+    c->path = s->cold_model;
+    c->below = below;
     if (!s->cold_model[0]) {
         return sluice_ok(err);
     }
@@ -89,14 +90,10 @@ int cold_setup(struct cold *c, const struct sluice_settings *s, struct sluice_er
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static const char *cold_path(void) {
-    return sluice_device.settings.cold_model;
-}
-
 /* Read the headers. */
 static int cold_read(struct cold *c, struct sluice_error *err) {
     struct sluice_error why;
-    const int rc = sluice_gguf_check(cold_path(), &c->gguf, &why);
+    const int rc = sluice_gguf_check(c->path, &c->gguf, &why);
     if (rc) {
         return sluice_fail(err, why.status, "cold model: %s", why.message);
     }
@@ -176,7 +173,7 @@ static bool cold_row(const struct stream_file *f, uint64_t offset, enum ggml_typ
 }
 
 /* Compare the middle row of the middle expert. */
-static int cold_compare(struct cold_matching *m, const struct stream_weight *w, const struct cold_origin *from,
+static int cold_compare(struct cold_matching *m, const struct stream_weight *w, const struct stream_origin *from,
                         const struct sluice_gguf_tensor *t) {
     const struct cold *c = m->cold;
     const int64_t n = w->ne[0];
@@ -216,15 +213,15 @@ static int cold_compare(struct cold_matching *m, const struct stream_weight *w, 
 /* ---- matching -------------------------------------------------------------------------------- */
 
 /* Is there anything to match? */
-static int cold_visit_need(void *ud, struct stream_weight *w, const struct cold_origin *from) {
+static int cold_visit_need(void *ud, struct stream_weight *w, const struct stream_origin *from) {
     bool *need = ud;
     (void)from;
     *need = *need || !w->cold;
     return SLUICE_OK;
 }
 
-/* First round, for buffer_each_weight: is there a copy of everything, and is it one? Changes nothing. */
-static int cold_visit_check(void *ud, struct stream_weight *w, const struct cold_origin *from) {
+/* First round: is there a copy of everything, and is it one? Changes nothing. */
+static int cold_visit_check(void *ud, struct stream_weight *w, const struct stream_origin *from) {
     struct cold_matching *m = ud;
     if (w->cold) {
         return SLUICE_OK;
@@ -259,7 +256,7 @@ static int cold_visit_check(void *ud, struct stream_weight *w, const struct cold
 }
 
 /* Second round: enter the copies. */
-static int cold_visit_add(void *ud, struct stream_weight *w, const struct cold_origin *from) {
+static int cold_visit_add(void *ud, struct stream_weight *w, const struct stream_origin *from) {
     struct cold_matching *m = ud;
     struct cold *c = m->cold;
     const struct sluice_gguf_tensor *t = cold_find(c, w->name);
@@ -297,7 +294,7 @@ static int cold_visit_add(void *ud, struct stream_weight *w, const struct cold_o
 }
 
 /* Third round: all parts of the copies are known. */
-static int cold_visit_sum(void *ud, struct stream_weight *w, const struct cold_origin *from) {
+static int cold_visit_sum(void *ud, struct stream_weight *w, const struct stream_origin *from) {
     const struct cold_matching *m = ud;
     (void)from;
     if (w->cold) {
@@ -314,53 +311,53 @@ static int cold_note(struct cold *c, const struct cold_matching *m, struct sluic
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         most = m->bytes[i] > m->bytes[most] ? i : most;
     }
-    pthread_mutex_lock(&sluice_device.lock);
+    pthread_mutex_lock(&c->memory_lock);
     c->least = least;
     strncpy(c->type, ggml_type_name((enum ggml_type)most), sizeof c->type - 1);
     for (char *p = c->type; *p; p++) {
         *p = (char)(*p >= 'a' && *p <= 'z' ? *p - 'a' + 'A' : *p); /* as quantisations are named everywhere else */
     }
-    pthread_mutex_unlock(&sluice_device.lock);
+    pthread_mutex_unlock(&c->memory_lock);
     return rc;
 }
 
 /* With the lock held and the headers read. */
-static int cold_match_all(struct cold *c, struct sluice_error *err) {
+static int cold_match_all(struct cold *c, cold_each_fn each, void *device, struct sluice_error *err) {
     struct cold_matching m = {.cold = c, .err = err};
-    int rc = buffer_each_weight(cold_visit_check, &m);
+    int rc = each(device, cold_visit_check, &m);
     if (rc) {
         return rc;
     }
     if (m.missing && m.found) {
-        return sluice_fail(err, SLUICE_ERR_FORMAT, "cold model: %s: has no tensor %s", cold_path(), m.lost);
+        return sluice_fail(err, SLUICE_ERR_FORMAT, "cold model: %s: has no tensor %s", c->path, m.lost);
     }
     if (m.missing) {
         return sluice_fail(err, SLUICE_ERR_FORMAT, "cold model: %s: holds none of the model's expert tensors (no %s)",
-                           cold_path(), m.lost);
+                           c->path, m.lost);
     }
     if (m.compared && m.alike / m.compared < COLD_ALIKE) {
         return sluice_fail(
             err, SLUICE_ERR_FORMAT,
             "cold model: %s: its experts are not this model's (their values agree to %.2f; copies to 0.8 "
             "and more)",
-            cold_path(), m.alike / m.compared);
+            c->path, m.alike / m.compared);
     }
-    rc = buffer_each_weight(cold_visit_add, &m);
-    rc = rc ? rc : buffer_each_weight(cold_visit_sum, &m);
+    rc = each(device, cold_visit_add, &m);
+    rc = rc ? rc : each(device, cold_visit_sum, &m);
     return rc ? rc : cold_note(c, &m, err);
 }
 
-int cold_match(struct cold *c, struct sluice_error *err) {
+int cold_match(struct cold *c, cold_each_fn each, void *device, struct sluice_error *err) {
     bool need = false;
     if (!c->engine) {
         return sluice_ok(err);
     }
     pthread_mutex_lock(&c->lock);
-    buffer_each_weight(cold_visit_need, &need);
+    each(device, cold_visit_need, &need);
     int rc = SLUICE_OK;
     if (need) { /* else a further context, or one without weights, by which a program sees what it needs */
         rc = cold_read(c, err);
-        rc = rc ? rc : cold_match_all(c, err);
+        rc = rc ? rc : cold_match_all(c, each, device, err);
         cold_close(c);
     }
     pthread_mutex_unlock(&c->lock);
@@ -381,13 +378,13 @@ void cold_forget(struct cold *c, struct stream_weight *const *w, size_t n) {
 
 /* Is anything substituted? */
 static bool cold_used(const struct cold *c) {
-    return c->engine && atomic_load_explicit(&sluice_device.drop_below, memory_order_relaxed) > 0;
+    return c->engine && atomic_load_explicit(c->below, memory_order_relaxed) > 0;
 }
 
 uint64_t cold_least(struct cold *c) {
-    pthread_mutex_lock(&sluice_device.lock);
+    pthread_mutex_lock(&c->memory_lock);
     const uint64_t least = cold_used(c) ? c->least : 0;
-    pthread_mutex_unlock(&sluice_device.lock);
+    pthread_mutex_unlock(&c->memory_lock);
     return least;
 }
 
@@ -400,9 +397,9 @@ uint64_t cold_held(struct cold *c) {
 }
 
 uint64_t cold_take_share(struct cold *c, uint64_t budget, uint64_t index) {
-    const double f = atomic_load_explicit(&sluice_device.drop_below, memory_order_relaxed);
+    const double f = atomic_load_explicit(c->below, memory_order_relaxed);
     uint64_t share = 0;
-    pthread_mutex_lock(&sluice_device.lock);
+    pthread_mutex_lock(&c->memory_lock);
     if (cold_used(c) && budget) {
         share = f > COLD_FROM ? (uint64_t)((double)budget * COLD_SHARE * (f - COLD_FROM) / (1 - COLD_FROM)) : 0;
         if (budget >= index && budget - index < share) {
@@ -411,7 +408,7 @@ uint64_t cold_take_share(struct cold *c, uint64_t budget, uint64_t index) {
         share = share > c->least ? share : c->least;
     }
     c->budget = share;
-    pthread_mutex_unlock(&sluice_device.lock);
+    pthread_mutex_unlock(&c->memory_lock);
     return share;
 }
 
@@ -439,12 +436,12 @@ void cold_add_stats(struct cold *c, struct sluice_stats *s) {
 }
 
 bool cold_describe(struct cold *c, char *buf, size_t cap) {
-    const char *path = cold_path(), *slash = strrchr(path, '/');
     if (!c->engine) {
         return false;
     }
-    pthread_mutex_lock(&sluice_device.lock);
+    const char *path = c->path, *slash = strrchr(path, '/');
+    pthread_mutex_lock(&c->memory_lock);
     snprintf(buf, cap, "%.96s (%s)", slash ? slash + 1 : path, c->type[0] ? c->type : "not read yet");
-    pthread_mutex_unlock(&sluice_device.lock);
+    pthread_mutex_unlock(&c->memory_lock);
     return true;
 }

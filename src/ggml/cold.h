@@ -7,11 +7,11 @@
 #include <stdint.h>
 
 #include "ggml.h"
+#include "ggml/stream_weight.h"
 #include "sluice.h"
 #include "cache/engine.h"
 
 struct sluice_gguf;
-struct stream_weight;
 
 /* The copy of one expert tensor. Owned by its weight; does not change while contexts compute. */
 struct cold_weight {
@@ -22,33 +22,31 @@ struct cold_weight {
     struct ggml_tensor like; /* stands for the weight in nodes: its type, shape and strides; no data */
 };
 
-/* The second file, and the engine that reads it. One per process; in sluice_device. */
+/* The second file, and the engine that reads it. One in each device. Its functions take the locks. */
 struct cold {
-    struct engine *engine;    /* the copies' index, slots and lanes; NULL: no cold model is set */
-    pthread_mutex_t lock;     /* guards the file while it is matched; taken before dense_lock */
-    struct sluice_gguf *gguf; /* its checked headers, while it is matched; owned */
-    uint32_t *file;           /* likewise, by shard: index in the engine, UINT32_MAX: not opened; owned */
-    /* the rest is guarded by the device's lock */
-    char type[32];   /* what most of its bytes are, e.g. "Q2_K"; "" before a model was matched */
-    uint64_t least;  /* slot memory without which no block can run, bytes */
-    uint64_t budget; /* slot memory decided for it, bytes */
+    struct engine *engine;       /* the copies' index, slots and I/O threads; NULL: no cold model is set */
+    const char *path;            /* of the file; the settings' */
+    _Atomic double *below;       /* weight below which experts are given up; 0: none is. The device's */
+    pthread_mutex_t lock;        /* guards the file while it is matched; taken before dense_lock */
+    struct sluice_gguf *gguf;    /* its checked headers, while it is matched; owned */
+    uint32_t *file;              /* likewise, by shard: index in the engine, UINT32_MAX: not opened; owned */
+    pthread_mutex_t memory_lock; /* guards the rest */
+    char type[32];               /* what most of its bytes are, e.g. "Q2_K"; "" before a model was matched */
+    uint64_t least;              /* slot memory without which no block can run, bytes */
+    uint64_t budget;             /* slot memory decided for it, bytes */
 };
 
-/* Where a weight comes from, for buffer_each_weight. */
-struct cold_origin {
-    const struct stream_file *file; /* the model's file */
-    uint64_t owner;                 /* which load it came from */
-    uint32_t top_k;                 /* experts per token that the load announced */
-};
+/* Make the engine, if the settings name a cold model. *s and *below live as long as *c. */
+int cold_setup(struct cold *c, const struct sluice_settings *s, _Atomic double *below, struct sluice_error *err);
 
-/* Make the engine, if the settings name a cold model. */
-int cold_setup(struct cold *c, const struct sluice_settings *s, struct sluice_error *err);
+/* Visits all weights of the device `ud` (buffer_each_weight). */
+typedef int (*cold_each_fn)(void *device, stream_visit_fn visit, void *ud);
 
 /*
  * Find the copies of all expert tensors that have none yet. Reads the file's headers if there are any. Fails,
  * naming file and tensor, when it is damaged, not a copy of these models, or one of their own files.
  */
-int cold_match(struct cold *c, struct sluice_error *err);
+int cold_match(struct cold *c, cold_each_fn each, void *device, struct sluice_error *err);
 
 /* These weights are freed: forget their copies. */
 void cold_forget(struct cold *c, struct stream_weight *const *w, size_t n);

@@ -301,8 +301,12 @@ static int dense_move(struct dense *d, const struct dense_map *m, struct dense_r
     }
     const int e = errno;
     list_remove(&d->held, list_after(&d->held, r->at) - 1);
-    /* The kernel may have unmapped the target before it failed. */
+    /* The kernel may have unmapped the target before it failed. Where the file cannot be put back, zeros are: the model
+     * is lost, and its next block says so; but until then attention may read here, and must not end in SIGSEGV. */
     const int rc = dense_remap(m, r->at, r->len, err);
+    if (rc) {
+        mmap(r->at, r->len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
     return rc ? rc : sluice_fail(err, SLUICE_ERR_MEMORY, "cannot move memory into the mapping: %s", strerror(e));
 }
 

@@ -30,7 +30,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ggml/backend.h"
+#include "ggml/buffer.h"
+#include "ggml/device.h"
+#include "ggml/mode.h"
 #include "ggml/collect.h"
 #include "ggml/hold.h"
 #include "ggml/lossy.h"
@@ -195,7 +197,7 @@ static bool executor_settled(const struct executor *x) {
 
 /* The experts of the block that node i begins were all acquired once: a route trace gets its rows. */
 static void executor_trace(struct executor *x, struct ggml_cgraph *g, int i, const struct stream_weight *w) {
-    if (x->device && tracing_wanted()) {
+    if (x->device && route_trace_wanted(&x->device->tracing)) {
         const struct ggml_tensor *node = ggml_graph_node(g, i);
         const struct tracing_block b = {.batch = &x->batch,
                                         .group = w->group,
@@ -207,7 +209,7 @@ static void executor_trace(struct executor *x, struct ggml_cgraph *g, int i, con
                                         .copied = lossy_copies(&x->lossy) ? x->copies.found : NULL,
                                         .copy_bytes = w->cold ? w->cold->bundle : 0,
                                         .traits = x->collect.traits};
-        tracing_block(&b);
+        tracing_block(&x->device->tracing, &b);
     }
 }
 
@@ -261,7 +263,7 @@ static enum ggml_status executor_begin(struct executor *x, struct ggml_cgraph *g
         return status;
     }
     if (x->device) {
-        device_print_mode();
+        mode_print(x->device);
     }
     if (executor_settled(x)) {
         executor_trace(x, g, i, w);
@@ -339,8 +341,8 @@ static enum ggml_status executor_check_plain(struct executor *x, const struct gg
         return GGML_STATUS_SUCCESS; /* the matmuls of a block share them */
     }
     if (x->device) {
-        device_note_plain("the program reads the weights into memory itself");
-        device_print_mode();
+        device_note(x->device, DEVICE_NOT_STREAMED, "the program reads the weights into memory itself");
+        mode_print(x->device);
     }
     x->plain_ids = ids;
     x->plain_experts = w->ne[2];

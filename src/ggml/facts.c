@@ -5,17 +5,19 @@
  * filled in here, and begin with the first context: programs load plug-ins to list devices, and `sluice exec` hands the
  * settings on to every process of a program, of which only those that run a model have something to show.
  */
+#include "ggml/facts.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ggml/backend.h"
+#include "ggml/device.h"
+#include "ggml/mode.h"
 #include "ggml/tracing.h"
 #include "gguf.h"
 
 static void facts_stats(void *ud, struct sluice_stats *out) {
-    (void)ud;
-    device_stats(out);
+    device_stats(ud, out);
 }
 
 static void facts_fill(void *ud, struct facts *out) {
@@ -28,9 +30,9 @@ static void facts_fill(void *ud, struct facts *out) {
     snprintf(out->architecture, sizeof out->architecture, "%s", same ? d->architecture : "");
     pthread_mutex_unlock(&d->lock);
     out->threads = atomic_load(&d->threads);
-    out->planned = sluice_get_plan(&out->plan);
-    sluice_mode_line(out->mode, sizeof out->mode);
-    sluice_warning_line(out->warning, sizeof out->warning);
+    out->planned = mode_plan(d, &out->plan);
+    mode_line(d, out->mode, sizeof out->mode);
+    mode_warning(d, out->warning, sizeof out->warning);
 }
 
 static uint64_t facts_version(void *ud) {
@@ -42,27 +44,11 @@ static uint64_t facts_version(void *ud) {
     return bits * 2 + renorm + ((uint64_t)atomic_load_explicit(&d->threads, memory_order_relaxed) << 1);
 }
 
-/* The window changes a setting: window_source.set. */
-static int facts_set(void *ud, const char *name, const struct sluice_settings *to, struct sluice_error *err) {
-    (void)ud;
-    if (strcmp(name, "cache") == 0) {
-        return sluice_set_cache_budget(to->cache, to->cache_bytes, err);
-    }
-    if (strcmp(name, "drop_cold_experts") == 0) {
-        return sluice_set_drop_cold_experts(to->drop_cold_experts, err);
-    }
-    if (strcmp(name, "drop_renorm") == 0) {
-        return sluice_set_drop_renorm(to->drop_renorm, err);
-    }
-    return sluice_set_lookahead(to->lookahead, err);
-}
-
 void facts_setup(struct sluice_device *d) {
     d->source = (struct facts_source){
         .ud = d, .engine = d->engine, .stats = facts_stats, .facts = facts_fill, .version = facts_version};
     d->steps.source = d->tracing.source = d->watch.source = &d->source;
     d->watch.steps = &d->steps;
-    d->watch.set = facts_set;
 }
 
 /* ---- the model's file ------------------------------------------------------------------------- */
@@ -97,38 +83,27 @@ static void facts_read_model(struct sluice_device *d) {
     pthread_mutex_unlock(&d->lock);
 }
 
+/* Of a device that has something to show: atexit has no argument. One is registered in a process. */
+static struct sluice_device *_Atomic facts_shown;
+
 /* atexit, and when the plug-in is unloaded. */
 static void facts_end(void) {
-    watch_close(&sluice_device.watch);
-    step_unpublish(&sluice_device.steps);
+    struct sluice_device *d = facts_shown;
+    watch_close(&d->watch);
+    step_unpublish(&d->steps);
 }
 
 int facts_context(struct sluice_device *d, struct sluice_error *err) {
-    static _Atomic bool at_exit; /* facts_end will be called */
-    if (!atomic_exchange(&at_exit, true)) {
+    const bool traced = route_trace_wanted(&d->tracing), watched = d->settings.window[0];
+    if ((d->settings.publish || watched) && !atomic_exchange(&facts_shown, d)) {
         atexit(facts_end);
     }
-    const bool traced = tracing_wanted(), watched = d->settings.window[0];
     if (d->csv_wanted || traced || watched) {
         facts_read_model(d);
     }
     step_publish(&d->steps);
     if (traced) {
-        tracing_read_model();
+        tracing_read_model(&d->tracing, d->engine);
     }
     return watched ? watch_open(&d->watch, d->plugin, err) : SLUICE_OK;
-}
-
-/* ---- the public functions --------------------------------------------------------------------- */
-
-void sluice_step_begin(void) {
-    step_begin();
-}
-
-void sluice_step_end(enum sluice_phase phase, uint32_t tokens, struct sluice_step *out) {
-    step_end(&sluice_device.steps, phase, tokens, out);
-}
-
-int sluice_window_line(char *buf, size_t cap) {
-    return watch_line(&sluice_device.watch, buf, cap);
 }

@@ -31,14 +31,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ggml/backend.h"
+#include "ggml/device.h"
 #include "ggml/hold.h"
 #include "ggml/weights.h"
 #include "cache/error.h"
 #include "cache/shadow.h"
 #include "trace/trace.h"
-
-enum { LOSSY_FEW = 4 }; /* experts per token up to which the user is warned */
 
 void lossy_free(struct lossy *l) {
     shadow_destroy(l->shadow);
@@ -120,7 +118,7 @@ const uint8_t *lossy_propose(struct lossy *l, struct engine *e, struct ggml_cgra
     atomic_store_explicit(&l->device->top_k, (uint32_t)r->K, memory_order_relaxed);
     l->weighting = weights_weighting(g, i, ids);
     if (!l->weighting) {
-        device_note_lossy("the router's final weights were not found beside the experts");
+        device_note(l->device, DEVICE_NOT_LOSSY, "the router's final weights were not found beside the experts");
         return NULL;
     }
     const bool prompt = l->batch->phase == SLUICE_PHASE_PROMPT;
@@ -200,60 +198,4 @@ bool lossy_settle(struct lossy *l, const struct hold *h, bool copies, struct rou
         shadow_acquire(l->shadow, h->group, r->expert, r->n);
     }
     return l->active;
-}
-
-/* "0.50", "1e-09", whatever sign the program's locale puts before a fraction. */
-static void lossy_share(double x, char *buf, size_t cap) {
-    char text[32];
-    size_t at = 0;
-    snprintf(text, sizeof text, x < 0.01 ? "%.3g" : x * 100 == floor(x * 100) ? "%.2f" : "%.6g", x);
-    for (const char *p = text; *p && at + 1 < cap; p++) {
-        const bool sign = !((*p >= '0' && *p <= '9') || *p == 'e' || *p == '-');
-        if (!sign || (at && buf[at - 1] != '.')) { /* a sign may be several bytes */
-            buf[at++] = sign ? '.' : *p;
-        }
-    }
-    buf[at] = '\0';
-}
-
-int lossy_describe(char *buf, size_t cap) {
-    struct sluice_device *d = &sluice_device;
-    const double below = atomic_load_explicit(&d->drop_below, memory_order_relaxed);
-    char why[256];
-    bool cut = false;
-    if (!(below > 0)) {
-        return snprintf(buf, cap, "lossless");
-    }
-    pthread_mutex_lock(&d->lock);
-    snprintf(why, sizeof why, "%s", sluice_device.lossy_reason);
-    pthread_mutex_unlock(&d->lock);
-    if (d->engine && engine_budget(d->engine, &cut) == 0 && cut) {
-        snprintf(why, sizeof why, "there is no cache");
-    }
-    char share[32], copies[160];
-    lossy_share(below, share, sizeof share);
-    if (cold_describe(&d->cold, copies, sizeof copies)) {
-        return snprintf(buf, cap, "lossy: cold experts below %s/k from %s%s, %s%s%s", share, copies,
-                        d->settings.drop_in_prefill ? ", prompts too" : "",
-                        d->settings.drop_reproducible ? "reproducible for this size of cache" : "not reproducible",
-                        why[0] ? "; where nothing is: " : "", why);
-    }
-    return snprintf(buf, cap, "lossy: drop cold experts below %s/k%s, %s, %s%s%s", share,
-                    d->settings.drop_in_prefill ? ", prompts too" : "",
-                    atomic_load_explicit(&d->drop_renorm, memory_order_relaxed) ? "renormalised" : "not renormalised",
-                    d->settings.drop_reproducible ? "reproducible for this size of cache" : "not reproducible",
-                    why[0] ? "; where nothing is dropped: " : "", why);
-}
-
-int sluice_warning_line(char *buf, size_t cap) {
-    const struct sluice_device *d = &sluice_device;
-    const uint32_t k = atomic_load_explicit(&d->top_k, memory_order_relaxed);
-    if (!(atomic_load_explicit(&d->drop_below, memory_order_relaxed) > 0) || k < 2 || k > LOSSY_FEW) {
-        /* With one expert per token none is ever dropped. */
-        return snprintf(buf, cap, "%s", "");
-    }
-    return snprintf(buf, cap,
-                    "this model uses %u experts per token: each carries much of the output, and dropping them costs "
-                    "much quality",
-                    k);
 }

@@ -88,7 +88,4 @@ static inline bool lossy_blank(const struct lossy *l, int64_t row) {
     return l->fate[row] == LOSSY_DROP;
 }
 
-/* What the mode line says of the lossy settings in force: "lossless", or "lossy: ...". */
-int lossy_describe(char *buf, size_t cap);
-
 #endif

@@ -1,7 +1,7 @@
 /*
  * match.c - which operations are ours.
  *
- * llama.cpp asks a device two different questions through supports_op. While it loads: "would you
+ * llama.cpp asks a device two different questions through supports_op (backend.c). While it loads: "would you
  * take this weight?", with a made-up operation whose weight has its real name, type and shape, no
  * data, and an empty buffer of our type. While it builds graphs: "would you compute this node?".
  *
@@ -17,10 +17,12 @@
  * address: so we learn which dense weights are read from the mapping (dense.c), and which are not
  * because the program keeps a repacked copy.
  */
-#include <string.h>
+#include "ggml/match.h"
 
-#include "ggml/backend.h"
-#include "selftest/selftest.h"
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "ggml-backend-impl.h"
 
 enum { MATCH_DEPTH = 12 }; /* cheap operations in a row between two expert matmuls, at most */
 
@@ -48,31 +50,28 @@ static bool match_lies_in(const struct ggml_tensor *w, ggml_backend_buffer_type_
     return w && w->buffer && w->buffer->buft == buft;
 }
 
-static bool match_ours(const struct ggml_tensor *w) {
-    return match_lies_in(w, &sluice_device.buft);
+bool match_is_offer(const struct ggml_tensor *op) {
+    return op->op == GGML_OP_MUL_MAT_ID && op->src[0]->buffer->size == 0;
 }
 
-/* "Would you take this weight?" Anything that MUL_MAT_ID can read slice by slice. */
-static bool match_offer(const struct ggml_tensor *op) {
-    struct match_load *l = &match_load;
+/* Anything that MUL_MAT_ID can read slice by slice. */
+bool match_would_take(const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0];
     /* Per-expert scales are offered with the same operation: one number an expert, no slices. */
-    if (l->resident || w->ne[2] < 2 || w->ne[3] != 1 || !ggml_is_contiguous(w)) {
-        return false;
-    }
-    /* The first weight that is taken: from here on all rests on ggml being the one that we know. If it is not, the
-     * buffer that comes next is refused, which ends the load with the reason; declining would compute from memory. */
-    selftest_require(!sluice_device.settings.reference_kernel, NULL);
+    return !match_load.resident && w->ne[2] >= 2 && w->ne[3] == 1 && ggml_is_contiguous(w);
+}
+
+void match_take(const struct ggml_tensor *op) {
+    struct match_load *l = &match_load;
     if (l->buffers_made || l->owner == 0) {
         l->owner = ++match_last_owner;
         l->buffers_made = false;
         l->top_k = 0;
     }
     const int64_t k = op->src[2]->ne[0];
-    if (k > 0 && k <= w->ne[2] && (uint32_t)k > l->top_k) {
+    if (k > 0 && k <= op->src[0]->ne[2] && (uint32_t)k > l->top_k) {
         l->top_k = (uint32_t)k;
     }
-    return true;
 }
 
 /* Operations that cost little and keep rows apart. */
@@ -124,30 +123,4 @@ bool match_block_op(const struct ggml_tensor *op, ggml_backend_buffer_type_t buf
     }
     return match_cheap(op->op) &&
            (match_derived(op->src[0], buft, MATCH_DEPTH) || match_derived(op->src[1], buft, MATCH_DEPTH));
-}
-
-/* Would our device compute this node? */
-static bool match_answer(const struct ggml_tensor *op) {
-    if (!match_block_op(op, &sluice_device.buft)) {
-        return false;
-    }
-    return op->op != GGML_OP_MUL_MAT_ID || op->src[0]->buffer->size != 0 || match_offer(op);
-}
-
-bool match_supports_op(const struct ggml_tensor *op) {
-    if (atomic_load_explicit(&sluice_device.collecting, memory_order_acquire)) {
-        buffer_note_dense(op);
-    }
-    if (match_answer(op)) {
-        return true;
-    }
-    /* Somebody else computes it, on what lies in memory. For experts of ours that is the mapping. */
-    for (int i = 0; i < GGML_MAX_SRC; i++) {
-        const struct ggml_tensor *w = op->src[i];
-        w = w && w->view_src ? w->view_src : w;
-        if (match_ours(w) && w->extra) {
-            buffer_leave_in_place(w);
-        }
-    }
-    return false;
 }

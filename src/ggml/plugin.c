@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ggml/backend.h"
+#include "ggml/api.h"
 #include "memory/settings.h"
 #include "cache/error.h"
 #include "observe/counters.h"
@@ -32,10 +32,10 @@ static void plugin_write_stats(void) {
         fprintf(stderr, "sluice: cannot write SLUICE_STATS=%s\n", path ? path : "");
         return;
     }
-    device_last_stats(&s);
-    pthread_mutex_lock(&sluice_device.lock);
-    const struct sluice_plan plan = sluice_device.plan; /* the last one, though its models may be gone */
-    pthread_mutex_unlock(&sluice_device.lock);
+    device_last_stats(&api_device, &s);
+    pthread_mutex_lock(&api_device.lock);
+    const struct sluice_plan plan = api_device.plan; /* the last one, though its models may be gone */
+    pthread_mutex_unlock(&api_device.lock);
     struct sluice_phase_stats both = s.prompt;
     counters_add(&both, &s.generation);
     json_t *o = json_object();
@@ -52,7 +52,7 @@ static void plugin_write_stats(void) {
 /* atexit: what is still to be written of SLUICE_CSV. */
 static void plugin_end_csv(void) {
     struct sluice_error err;
-    if (step_csv_close(&sluice_device.steps, &err)) {
+    if (step_csv_close(&api_device.steps, &err)) {
         fprintf(stderr, "sluice: %s\n", err.message);
     }
 }
@@ -68,37 +68,37 @@ static void plugin_end_trace(void) {
 ggml_backend_reg_t ggml_backend_init(void) {
     struct sluice_settings s;
     struct sluice_error bad, err;
-    if (sluice_device.engine) {
-        return &sluice_device.reg; /* loaded twice: ggml keeps one of the same registration */
+    if (atomic_load(&api_device.ready)) {
+        return &api_device.reg; /* loaded twice: ggml keeps one of the same registration */
     }
     sluice_settings_default(&s);
     if (sluice_settings_from_env(&s, &bad) == SLUICE_OK && settings_check(&s, &bad)) {
         s.drop_cold_experts = 0;
     }
-    if (device_setup(&s, true, &err)) {
+    if (api_setup(&s, true, &err)) {
         bad = bad.status ? bad : err;
         sluice_settings_default(&s); /* with which there is a device that can say so */
-        if (device_setup(&s, true, &err)) {
+        if (api_setup(&s, true, &err)) {
             fprintf(stderr, "sluice: %s\n", err.message);
             return NULL;
         }
     }
-    sluice_device.bad_settings = bad;
+    api_device.bad_settings = bad;
     const char *csv = getenv("SLUICE_CSV");
-    if (csv && step_csv_open(&sluice_device.steps, csv, &err)) {
-        sluice_device.bad_settings = sluice_device.bad_settings.status ? sluice_device.bad_settings : err;
+    if (csv && step_csv_open(&api_device.steps, csv, &err)) {
+        api_device.bad_settings = api_device.bad_settings.status ? api_device.bad_settings : err;
     } else if (csv) {
-        sluice_device.csv_wanted = true;
+        api_device.csv_wanted = true;
         atexit(plugin_end_csv);
     }
     const char *trace = getenv("SLUICE_ROUTE_TRACE"), *probs = getenv("SLUICE_ROUTE_PROBS");
     if ((trace || probs) && sluice_route_trace_open(trace, probs, &err)) {
-        sluice_device.bad_settings = sluice_device.bad_settings.status ? sluice_device.bad_settings : err;
+        api_device.bad_settings = api_device.bad_settings.status ? api_device.bad_settings : err;
     } else if (trace || probs) {
         atexit(plugin_end_trace);
     }
     if (getenv("SLUICE_STATS")) {
         atexit(plugin_write_stats);
     }
-    return &sluice_device.reg;
+    return &api_device.reg;
 }

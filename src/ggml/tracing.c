@@ -9,14 +9,9 @@
 
 #include <stdlib.h>
 
-#include "ggml/backend.h"
 #include "ggml/weights.h"
 #include "gguf.h"
 #include "cache/error.h"
-
-bool tracing_wanted(void) {
-    return route_trace_wanted(&sluice_device.tracing);
-}
 
 /* The probabilities of all experts, by token, by malloc. NULL: *why says why not. */
 static float *tracing_probs(const struct tracing_block *b, struct sluice_error *why) {
@@ -50,8 +45,7 @@ static float *tracing_probs(const struct tracing_block *b, struct sluice_error *
     return probs;
 }
 
-void tracing_block(const struct tracing_block *b) {
-    struct route_trace *t = &sluice_device.tracing;
+void tracing_block(struct route_trace *t, const struct tracing_block *b) {
     const struct route *r = b->route;
     const size_t uses = (size_t)(r->T * r->K);
     struct route_trace_block plain = {.batch = b->batch,
@@ -86,10 +80,10 @@ void tracing_block(const struct tracing_block *b) {
     free(probs);
 }
 
-void tracing_read_model(void) {
+void tracing_read_model(struct route_trace *t, struct engine *engine) {
     struct route_trace_model *m = calloc(1, sizeof *m);
     char path[4096];
-    for (uint32_t i = 0; m && engine_file_at(sluice_device.engine, i, path, sizeof path); i++) {
+    for (uint32_t i = 0; m && engine_file_at(engine, i, path, sizeof path); i++) {
         const struct gguf_init_params params = {.no_alloc = true};
         struct gguf_context *g = gguf_init_from_file(path, params);
         for (int64_t k = 0; g && k < gguf_get_n_tensors(g); k++) {
@@ -102,15 +96,7 @@ void tracing_read_model(void) {
         gguf_free(g);
     }
     if (m && m->n_layer) {
-        route_trace_model(&sluice_device.tracing, m);
+        route_trace_model(t, m);
     }
     free(m);
-}
-
-int sluice_route_trace_open(const char *path, const char *probs, struct sluice_error *err) {
-    return route_trace_open(&sluice_device.tracing, path, probs, err);
-}
-
-int sluice_route_trace_close(struct sluice_error *err) {
-    return route_trace_close(&sluice_device.tracing, err);
 }

@@ -8,6 +8,7 @@
 #include "ggml/kernel.h"
 #include "ggml/route.h"
 #include "observe/batch.h"
+#include "observe/route_trace.h"
 
 /* A block that was acquired. */
 struct tracing_block {
@@ -24,13 +25,10 @@ struct tracing_block {
     kernel_traits_fn traits; /* of the CPU backend; NULL: none */
 };
 
-/* Is a trace being written? One load. */
-bool tracing_wanted(void);
-
 /* Write a block's rows. */
-void tracing_block(const struct tracing_block *b);
+void tracing_block(struct route_trace *t, const struct tracing_block *b);
 
-/* A context is being made: read what the head needs of the model's files. */
-void tracing_read_model(void);
+/* A context is being made: read what the head needs of the model's files, which are the engine's. */
+void tracing_read_model(struct route_trace *t, struct engine *engine);
 
 #endif

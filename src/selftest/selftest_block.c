@@ -13,8 +13,6 @@
  * the kernel are tried the way a run does it: only where multiply.c found the same bytes. That ggml has another
  * kernel for many rows of some type breaks nothing.
  */
-#include "ggml/backend.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ggml/backend.h"
+#include "ggml/match.h"
 #include "selftest/selftest_impl.h"
 #include "cache/error.h"
 

@@ -5,6 +5,7 @@
 #   fatal     EIO, an early end, a file cut while it runs: the run fails, says which file, offset and
 #             tensor, and what was written before is right
 #   cold      the same in the file of a cold model, while the model's own is read without faults
+#   lost      the kernel takes a part of the mapping away: every token ends in an error, in every context
 #   run       the same through the `sluice run` command
 #
 # Environment: BIN (our programs), LLAMA_SRC (llama.cpp's source, for a vocabulary), WORK (to write in).
@@ -396,13 +397,28 @@ through_the_command() {
     done
 }
 
+# Dense weights are moved over the mapping, and the kernel loses pages instead.
+lost() {
+    make_model
+    for how in sound lost; do
+        rc=0
+        GGML_BACKEND_PATH=$bin/libggml-sluice.so SLUICE_CACHE=off "$bin/faults-lost" "$model" $how >"$dir/out" 2>"$dir/err" || rc=$?
+        case $how-$rc-$(grep -c '^decode 0$' "$dir/out")-$(grep -c '^sluice: .*a part of the mapping was lost' "$dir/err") in
+        sound-0-3-0) ok "sound: three tokens" ;;
+        lost-1-0-3) ok "lost: three errors, each with its reason" ;;
+        *) fail "$how: exit $rc: $(tr '\n' ' ' <"$dir/out") $(grep -a sluice "$dir/err" | head -c 300)" ;;
+        esac
+    done
+}
+
 case ${1:-} in
+lost) lost ;;
 harmless) harmless ;;
 fatal) fatal ;;
 cold) cold ;;
 run) through_the_command ;;
 *)
-    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
