@@ -10,7 +10,9 @@
 #                          settings.h; no ggml and llama.cpp; alone it includes microhttpd.h
 #   src/bench              of the other folders only cache/error.h and memory/cgroup.h; no ggml and llama.cpp
 #   src/gguf               of the other folders only cache/error.h; ggml, but not llama.cpp
-#   src/ggml               cache, memory, observe, trace, gguf, selftest and window/watch.h; alone it includes ggml's backend interface; not llama.h
+#   src/ggml               cache, memory, observe, trace, gguf and window/watch.h; alone it includes ggml's backend interface; not llama.h
+#   src/selftest           ggml and cache; not llama.h
+#   src/api                ggml, selftest, cache, memory and observe: it is the top of the library
 #   src/run                no ggml-backend-impl.h and nothing of cli; alone it includes llama.h
 #   src/cli                run, memory, observe, bench, trace, gguf and preload's mapping, but neither llama.h nor ggml nor cache
 #   src/preload            nothing: it is loaded into programs that do not link us
@@ -42,12 +44,12 @@ violations() { # ROOT
             sub(/.*\//, "", base)
             top = header ~ /\// ? header : ""
             sub(/\/.*/, "", top)
-            ours = top ~ /^(cache|memory|trace|bench|gguf|window|ggml|selftest|observe|run|cli|preload)$/
+            ours = top ~ /^(cache|memory|trace|bench|gguf|window|ggml|selftest|api|observe|run|cli|preload)$/
             llama = !ours && base ~ /^llama.*\.h$/
             ggml = !ours && base ~ /^(ggml|gguf).*\.h$/
         }
         header ~ /\.\.\// { bad("paths start at src/ or include/") }
-        base == "ggml-backend-impl.h" && folder !~ /^src\/(ggml|selftest)/ { bad("only src/ggml (and the self-test) knows the backend interface") }
+        base == "ggml-backend-impl.h" && folder !~ /^src\/ggml/ { bad("only src/ggml knows the backend interface") }
         llama && folder !~ /^(src\/run|tests|tools)/ { bad("only src/run (and tests, tools) may use llama.cpp") }
         ggml && folder ~ /^(src\/(cache|memory|observe|trace|bench|window|preload|cli)|include)/ && base != "ggml-backend-impl.h" { bad("no ggml here") }
         folder ~ /^src\/cache/ && ours && top != "cache" { bad("src/cache stands on nothing") }
@@ -58,9 +60,11 @@ violations() { # ROOT
         folder ~ /^src\/window/ && ours && top !~ /^(window|observe)$/ && header !~ /^(cache\/(engine|error|clock)|memory\/(address|cgroup|settings))\.h$/ { bad("src/window may use of cache engine.h, error.h and clock.h, of memory address.h, cgroup.h and settings.h only") }
         base == "microhttpd.h" && folder !~ /^src\/window/ { bad("only src/window serves HTTP") }
         folder ~ /^src\/gguf/ && ours && top != "gguf" && header != "cache/error.h" { bad("src/gguf may use ggml and cache/error.h only") }
-        folder ~ /^src\/ggml/ && ours && top !~ /^(ggml|selftest|cache|memory|observe|trace|gguf)$/ && header !~ /^window\/watch\.h$/ { bad("dependencies point down") }
+        folder ~ /^src\/ggml/ && ours && top !~ /^(ggml|cache|memory|observe|trace|gguf)$/ && header !~ /^window\/watch\.h$/ { bad("dependencies point down") }
+        folder ~ /^src\/selftest/ && ours && top !~ /^(selftest|ggml|cache)$/ { bad("dependencies point down") }
+        folder ~ /^src\/api/ && ours && top !~ /^(api|selftest|ggml|cache|memory|observe)$/ { bad("dependencies point down") }
         folder ~ /^src\/run/ && ours && top !~ /^(run|ggml|cache|memory|observe|gguf)$/ { bad("dependencies point down") }
-        folder ~ /^src\/cli/ && ours && top ~ /^(cache|ggml|selftest|window)$/ { bad("the command asks the runner") }
+        folder ~ /^src\/cli/ && ours && top ~ /^(cache|ggml|selftest|api|window)$/ { bad("the command asks the runner") }
         folder ~ /^src\/preload/ && (ours && top != "preload" || header == "sluice.h") { bad("src/preload stands alone") }
         folder ~ /^include/ && (ours || header ~ /"/) { bad("the public header stands alone") }
     '
@@ -72,7 +76,7 @@ self_test() {
     # shellcheck disable=SC2064
     trap "rm -rf '$tree'" RETURN
     # Nothing is wrong with these.
-    mkdir -p "$tree"/src/{cache,memory,observe,trace,bench,gguf,window,ggml,selftest,run,cli,preload} "$tree"/include "$tree"/tests/gates "$tree"/tools
+    mkdir -p "$tree"/src/{cache,memory,observe,trace,bench,gguf,window,ggml,selftest,api,run,cli,preload} "$tree"/include "$tree"/tests/gates "$tree"/tools
     printf '#include <stdio.h>\n#include "cache/error.h"\n#include "sluice.h"\n/* #include "llama.h" in a comment */\n' \
         | tee "$tree/src/cache/good.c" "$tree/src/bench/good.c" >"$tree/src/memory/good.c"
     printf '#include "cache/policy.h"\n#include "cache/classes.h"\n#include "cache/error.h"\n' >"$tree/src/trace/good.c"
@@ -139,6 +143,13 @@ src/trace/bad.c gguf/gguf_check.h
 src/ggml/bad.c bench/stats.h
 src/run/bad.c bench/stats.h
 src/ggml/bad.c llama.h
+src/ggml/bad.c selftest/selftest.h
+src/ggml/bad.c api/api.h
+src/selftest/bad.c ggml-backend-impl.h
+src/selftest/bad.c api/api.h
+src/api/bad.c ggml-backend-impl.h
+src/api/bad.c llama.h
+src/run/bad.c api/api.h
 src/ggml/bad.c run/runner.h
 src/ggml/bad.c cli/args.h
 src/run/bad.c ggml-backend-impl.h

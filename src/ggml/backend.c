@@ -39,6 +39,13 @@ static void backend_free(ggml_backend_t backend) {
 }
 
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    const struct backend_spy *spy = backend_device(backend)->spy;
+    if (spy) {
+        const enum ggml_status seen = spy->split(spy->ud, graph);
+        if (seen != GGML_STATUS_SUCCESS) {
+            return seen;
+        }
+    }
     struct sluice_error err = {0};
     const enum ggml_status status = executor_compute(backend->context, graph, &err);
     if (status != GGML_STATUS_SUCCESS) {
@@ -51,6 +58,10 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
 static void backend_optimize(ggml_backend_t backend, struct ggml_cgraph *graph,
                              struct ggml_backend_graph_optimize_params *params) {
     (void)params;
+    const struct backend_spy *spy = backend_device(backend)->spy;
+    if (spy) {
+        spy->shown(spy->ud, graph);
+    }
     executor_learn(backend->context, graph);
 }
 
@@ -128,8 +139,11 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
     }
     ggml_backend_t backend = calloc(1, sizeof *backend);
     ggml_backend_t cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
-    const struct executor_setup setup = {
-        .engine = d->engine, .copies = d->cold.engine, .device = d, .reference = d->settings.reference_kernel};
+    const struct executor_setup setup = {.engine = d->engine,
+                                         .copies = d->cold.engine,
+                                         .device = d->spy ? NULL : d,
+                                         .rows_bytes = d->rows_bytes,
+                                         .reference = d->settings.reference_kernel};
     struct executor *x = backend && cpu ? executor_create(cpu, &setup) : NULL;
     if (!x) {
         sluice_fail(&err, cpu ? SLUICE_ERR_MEMORY : SLUICE_ERR_LLAMA, "%s",
@@ -255,4 +269,47 @@ int backend_setup(struct sluice_device *d, const struct sluice_settings *s, bool
     facts_setup(d);
     atomic_store(&d->ready, true);
     return sluice_ok(err);
+}
+
+/* ---- a private device -------------------------------------------------------------------------- */
+
+struct sluice_device *backend_create_private(const struct sluice_settings *s, engine_budget_fn budget,
+                                             const struct backend_spy *spy, size_t rows_bytes,
+                                             struct sluice_error *err) {
+    struct sluice_device *d = malloc(sizeof *d);
+    if (!d) {
+        sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory");
+        return NULL;
+    }
+    *d = (struct sluice_device)DEVICE_EMPTY;
+    d->spy = spy;
+    d->rows_bytes = rows_bytes;
+    if (backend_setup(d, s, false, budget, err)) {
+        free(d);
+        return NULL;
+    }
+    return d;
+}
+
+void backend_free_private(struct sluice_device *d) {
+    if (d) {
+        engine_destroy(d->engine);
+        free(d);
+    }
+}
+
+ggml_backend_dev_t backend_dev(struct sluice_device *d) {
+    return &d->dev;
+}
+
+uint64_t backend_kernel_nodes(ggml_backend_t backend) {
+    return executor_kernel_nodes(backend->context);
+}
+
+int backend_api_version(ggml_backend_reg_t reg) {
+    return reg ? reg->api_version : 0; /* the first field of the struct, whatever follows */
+}
+
+int backend_api_ours(void) {
+    return GGML_BACKEND_API_VERSION;
 }

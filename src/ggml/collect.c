@@ -332,6 +332,7 @@ enum ggml_status collect_add_kernel(struct collect *c, struct hold *h, struct gg
         return status;
     }
     struct kernel_job *j = &c->jobs[c->n_jobs++];
+    c->all_jobs++;
     *j = (struct kernel_job){
         .hold = h,
         .traits = c->traits(node[0]->src[0]->type),

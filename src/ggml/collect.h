@@ -40,6 +40,7 @@ struct collect {
     struct ggml_context *tensors;      /* tensors made for it, reset after every run */
     struct kernel_job *jobs;           /* kernel nodes' state */
     int n_jobs;                        /* entries used */
+    uint64_t all_jobs;                 /* that were ever used */
     struct kernel_progress *progress;  /* of the jobs' experts */
     uint32_t n_progress, cap_progress; /* entries used, and room */
     struct collect_scatter *scatter;   /* to do after the run */

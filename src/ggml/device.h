@@ -27,6 +27,8 @@ enum device_note {
     DEVICE_NOTES
 };
 
+struct backend_spy;
+
 /* Is this ggml the one that the design rests on? The self-test, for a device that accepts models of others. */
 struct device_selftest {
     int (*require)(bool kernel, struct sluice_error *err); /* check it, once; NULL: it is not asked */
@@ -58,9 +60,11 @@ struct sluice_device {
     char note[DEVICE_NOTES][256];    /* what is not as it should be, for the mode line; "": all is */
     struct sluice_plan plan;         /* the last plan; in force while the engine's arena is cut */
     _Atomic bool mode_printed;       /* the plug-in prints its mode line once; needs no lock */
+    size_t rows_bytes;               /* memory for gathered rows of a backend; 0: the usual */
     struct sluice_buffer *buffers;   /* weights over mapped files, a list */
     struct sluice_stats last_stats;  /* counters when models were last there */
     struct device_selftest selftest; /* asked before weights are taken */
+    const struct backend_spy *spy;   /* sees what ggml hands to backends; NULL: nobody. The self-test's device */
     char architecture[64];           /* of the file `described`, when a CSV file or the window asks for it; else "" */
     uint32_t expert_used;            /* experts per token that this file says, when it was read; 0: not known */
     _Atomic double drop_below;       /* drop_cold_experts of settings, for blocks */

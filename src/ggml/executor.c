@@ -105,6 +105,10 @@ void executor_destroy(struct executor *x) {
     free(x);
 }
 
+uint64_t executor_kernel_nodes(const struct executor *x) {
+    return x->collect.all_jobs;
+}
+
 void executor_set_threads(struct executor *x, int n) {
     collect_set_threads(&x->collect, n);
 }

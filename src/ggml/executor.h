@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "ggml-backend.h"
 #include "ggml.h"
@@ -26,6 +27,9 @@ struct executor_setup {
 /* An executor for one ggml backend. cpu: the inner CPU backend, which it takes over on success. NULL: no memory. */
 struct executor *executor_create(ggml_backend_t cpu, const struct executor_setup *setup);
 void executor_destroy(struct executor *x);
+
+/* Nodes that the kernel computed so far; the others took the reference path. */
+uint64_t executor_kernel_nodes(const struct executor *x);
 
 /* Threads of the inner CPU backend from now on. */
 void executor_set_threads(struct executor *x, int n);

@@ -1,40 +1,33 @@
 /*
- * selftest_block.c - the part of the self-test that computes: an MoE block by stock ggml and in our way.
+ * selftest_block.c - the part of the self-test that computes: an MoE block by stock ggml and by our device.
  *
  * The block is built as llama.cpp builds it: router, softmax, the first K of a sorted row as a view, three expert
  * matmuls, activation, weights, sum. It is computed
  *
- *   whole     one graph of the CPU backend: what a resident run computes. All others must equal it to the bit
- *   in pieces the same, cut where our split begins and ends
- *   split     by ggml's scheduler with a device like ours (selftest_probe.c), whose part runs here: first each expert
- * as a stock node of its own (the reference path), then all experts as the kernel's nodes
+ *   whole       one graph of the CPU backend: what a resident run computes. All others must equal it to the bit
+ *   in pieces   the same, cut where our split begins and ends
+ *   split       by ggml's scheduler, with our device for the experts, twice: the executor takes the reference path
+ *               first, each expert as a stock node of its own, and compares the kernel with it; then the kernel
+ *   failing     our backend fails
  *
- * for three types of weights, and for one token and several, so that experts have one row and many. Many rows by
- * the kernel are tried the way a run does it: only where multiply.c found the same bytes. That ggml has another
- * kernel for many rows of some type breaks nothing.
+ * for three types of weights, and for one token and several, so that experts have one row and many. The device and
+ * the executor are those of any run (selftest_model.c); a spy sees what ggml hands to them. That ggml has another
+ * kernel for many rows of some type breaks nothing: the executor then stays with the reference path.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "ggml/collect.h"
-#include "ggml/hold.h"
-#include "ggml/multiply.h"
+#include "ggml/buffer.h"
+#include "ggml/device.h"
 #include "ggml/route.h"
 #include "selftest/selftest_impl.h"
-#include "selftest/selftest_model.h"
-#include "cache/clock.h"
 #include "cache/error.h"
 
 enum {
     BLOCK_TOKENS = 7, /* tokens of the large batch: experts get about 4 rows each */
     BLOCK_NODES = 64, /* nodes and tensors of a graph, at most */
     BLOCK_SCHED = 32, /* nodes and leaves of the scheduler's: it allocates for splits of each, 20 KiB a node */
-    /*
-     * Bytes of gathered rows. Freed memory of more than the C library's threshold for mappings, 128 KiB to begin with,
-     * raises the threshold for good, and the program's later allocations keep more from the system than they would
-     * have: 3 MiB of a small model's memory plan, with the usual 8 MiB of rows.
-     */
-    BLOCK_ROWS = 96 << 10,
+    BLOCK_JOBS = 2,   /* kernel nodes of a block: gate and up are one */
     BLOCK_BATCHES = 2 /* one token, several */
 };
 
@@ -43,8 +36,7 @@ struct block_graph {
     struct ggml_context *ctx;              /* holds the rest */
     struct ggml_cgraph *graph;             /* all nodes */
     struct ggml_tensor *x;                 /* input [embd, tokens] */
-    struct ggml_tensor *router;            /* router matrix [embd, experts], a weight that is not ours */
-    struct ggml_tensor *w[SELFTEST_MATS];  /* gate, up, down */
+    struct ggml_tensor *const *w;          /* gate, up, down: the model's, of one side */
     struct ggml_tensor *logits;            /* the router's output [experts, tokens] */
     struct ggml_tensor *ids;               /* the view of chosen experts [K, tokens] */
     struct ggml_tensor *weights;           /* their weights [1, K, tokens] */
@@ -55,31 +47,21 @@ struct block_graph {
     struct ggml_tensor *packed;            /* stock side only: the gate by a contiguous copy of the ids */
 };
 
-/* How a split is computed. */
-enum block_way { BLOCK_REFERENCE, BLOCK_KERNEL, BLOCK_FAIL };
-
 struct block {
-    struct selftest *s;                /* the check */
-    struct selftest_model model;       /* what is computed with */
-    ggml_backend_buffer_t stock, ours; /* buffers over the mapping: of the CPU, of the probe */
-    struct selftest_probe probe;       /* stands for our device */
-    ggml_backend_sched_t sched;        /* of the probe's backend and the CPU's */
-    struct collect collect;            /* runs our side's nodes */
-    struct timing timing;              /* that collect keeps; nobody reads it */
-    struct route route;                /* of the current batch */
-    struct multiply multiply;          /* computes the matmuls */
-    struct hold hold;                  /* its experts */
+    struct selftest *s;          /* the check */
+    struct selftest_model model; /* what is computed with, and our device */
+    struct backend_spy spy;      /* of the device */
+    ggml_backend_sched_t sched;  /* of the device's backend and the CPU's */
 
     /* The current run. */
     int shape;                                          /* index of selftest_shapes */
     int64_t tokens;                                     /* of the batch */
-    enum block_way way;                                 /* see above */
+    bool fail;                                          /* our backend is to fail */
     const struct block_graph *g;                        /* the scheduler's graph */
     const struct ggml_tensor *shown[SELFTEST_MATS];     /* expert matmuls that were shown before, with their ids */
     const struct ggml_tensor *shown_ids[SELFTEST_MATS]; /* the same */
     uint32_t computed;                                  /* splits of ours that were computed */
-    bool used_kernel;                                   /* the kernel computed all three matmuls */
-    enum selftest_assumption found;                     /* what a callback found broken */
+    enum selftest_assumption found;                     /* what the spy found broken */
     int32_t expert[BLOCK_TOKENS * SELFTEST_TOP_K];      /* the router's choice, as computed from its logits */
     float x[BLOCK_TOKENS * SELFTEST_EMBD_MAX];          /* input */
     float want[BLOCK_TOKENS * SELFTEST_EMBD_MAX];       /* the whole graph's output */
@@ -108,23 +90,8 @@ static bool block_graph_make(const struct block *b, struct block_graph *g, bool 
     g->graph = ggml_new_graph_custom(ctx, BLOCK_NODES, false);
     g->x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, sh->embd, tokens);
     ggml_set_input(g->x);
-    g->router = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, sh->embd, SELFTEST_EXPERTS);
-    ggml_backend_buffer_t experts = stock ? b->stock : b->ours;
-    bool ok =
-        ggml_backend_tensor_alloc(b->stock, g->router, b->model.map + b->model.router[b->shape]) == GGML_STATUS_SUCCESS;
-    for (int m = 0; m < SELFTEST_MATS; m++) {
-        int64_t ne0, ne1;
-        selftest_model_dims(sh, m, &ne0, &ne1);
-        g->w[m] = ggml_new_tensor_3d(ctx, sh->type, ne0, ne1, SELFTEST_EXPERTS);
-        ok = ok && ggml_backend_tensor_alloc(experts, g->w[m], b->model.map + b->model.weight[b->shape][m].offset) ==
-                       GGML_STATUS_SUCCESS;
-    }
-    if (!ok) {
-        sluice_fail(b->s->err, SLUICE_ERR_LLAMA, "ggml does not take a tensor into a buffer");
-        block_graph_free(g);
-        return false;
-    }
-    g->logits = ggml_mul_mat(ctx, g->router, g->x);
+    g->w = b->model.weight[stock ? 0 : 1][b->shape];
+    g->logits = ggml_mul_mat(ctx, b->model.router[b->shape], g->x);
     struct ggml_tensor *probs = ggml_soft_max(ctx, g->logits);
     g->ids = ggml_argsort_top_k(ctx, probs, SELFTEST_TOP_K);
     struct ggml_tensor *weights = ggml_get_rows(ctx, ggml_reshape_3d(ctx, probs, 1, SELFTEST_EXPERTS, tokens), g->ids);
@@ -152,7 +119,7 @@ static bool block_graph_make(const struct block *b, struct block_graph *g, bool 
     return true;
 }
 
-/* ---- our side: what the probe's backend computes ----------------------------------------------- */
+/* ---- what the spy sees ------------------------------------------------------------------------- */
 
 /* Note what a callback found; the first stays. */
 static enum ggml_status block_found(struct block *b, enum selftest_assumption a, const char *what) {
@@ -172,7 +139,7 @@ static int block_mat(const struct block *b, const struct ggml_tensor *node) {
     return -1;
 }
 
-/* graph_optimize: remember the expert matmuls. */
+/* backend_spy.shown: remember the expert matmuls. */
 static void block_shown(void *ud, struct ggml_cgraph *graph) {
     struct block *b = ud;
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
@@ -209,79 +176,22 @@ static enum ggml_status block_look(struct block *b, struct ggml_cgraph *graph) {
         matmuls += m >= 0;
         others += node->op == GGML_OP_GLU || node == b->g->weighted;
     }
-    return matmuls == SELFTEST_MATS && others == 2 ? GGML_STATUS_SUCCESS
-                                                   : block_found(b, SELFTEST_SPLIT, "it came in pieces");
-}
-
-/* Group the rows, pin the experts. */
-static enum ggml_status block_acquire(struct block *b) {
-    const struct ggml_tensor *ids = b->g->ids;
-    struct sluice_error *err = b->s->err;
-    for (int64_t t = 0; t < b->tokens; t++) {
-        for (int64_t k = 0; k < SELFTEST_TOP_K; k++) {
-            if (route_id(ids, t, k) != b->expert[t * SELFTEST_TOP_K + k]) {
-                return block_found(b, SELFTEST_STRIDES, "the split got other experts than the router chose");
-            }
+    if (matmuls != SELFTEST_MATS || others != 2) {
+        return block_found(b, SELFTEST_SPLIT, "it came in pieces");
+    }
+    for (int64_t i = 0; i < b->tokens * SELFTEST_TOP_K; i++) {
+        if (route_id(b->g->ids, i / SELFTEST_TOP_K, i % SELFTEST_TOP_K) != b->expert[i]) {
+            return block_found(b, SELFTEST_STRIDES, "the split got other experts than the router chose");
         }
-    }
-    const uint32_t group = b->model.weight[b->shape][0].group;
-    const enum engine_phase phase = b->tokens > 1 ? ENGINE_PROMPT : ENGINE_GENERATION;
-    if (route_read(&b->route, ids, SELFTEST_EXPERTS, err) ||
-        !collect_reserve(&b->collect, SELFTEST_TOP_K * b->tokens)) {
-        return GGML_STATUS_FAILED;
-    }
-    if (hold_begin(&b->hold, &b->route, group, phase, true, err) ||
-        hold_all(&b->hold, (1u << SELFTEST_MATS) - 1, NULL, NULL, err) || !b->hold.all) {
-        return GGML_STATUS_FAILED;
     }
     return GGML_STATUS_SUCCESS;
 }
 
-/* graph_compute. */
-static enum ggml_status block_compute_split(void *ud, struct ggml_cgraph *graph) {
+/* backend_spy.split. */
+static enum ggml_status block_split(void *ud, struct ggml_cgraph *graph) {
     struct block *b = ud;
     b->computed++;
-    if (b->way == BLOCK_FAIL) {
-        return GGML_STATUS_FAILED;
-    }
-    enum ggml_status status = block_look(b, graph);
-    if (status == GGML_STATUS_SUCCESS) {
-        status = block_acquire(b);
-    }
-    b->used_kernel = b->way == BLOCK_KERNEL;
-    for (int i = 0; i < ggml_graph_n_nodes(graph) && status == GGML_STATUS_SUCCESS; i++) {
-        struct ggml_tensor *node = ggml_graph_node(graph, i);
-        const int m = block_mat(b, node);
-        if (m < 0) {
-            status = collect_add_plain(&b->collect, node);
-            continue;
-        }
-        struct matmuls mm = {.node = {node}, .part = {b->model.weight[b->shape][m].part}, .n = 1};
-        struct ggml_tensor *next = i + 1 < ggml_graph_n_nodes(graph) ? ggml_graph_node(graph, i + 1) : NULL;
-        const int next_m = next && m < 2 ? block_mat(b, next) : -1;
-        if (next_m >= 0) {
-            mm.node[1] = next;
-            mm.part[1] = b->model.weight[b->shape][next_m].part;
-            mm.n = 2;
-        }
-        int taken;
-        const int jobs = b->collect.n_jobs;
-        b->multiply.reference = b->way == BLOCK_REFERENCE;
-        status = multiply_run(&b->multiply, &b->hold, &mm, &taken, b->s->err);
-        b->used_kernel = b->used_kernel && b->collect.n_jobs > jobs;
-        i += taken - 1;
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = collect_flush(&b->collect);
-    }
-    if (b->collect.failed) {
-        engine_read_error(b->model.engine, b->s->err);
-    }
-    if (status != GGML_STATUS_SUCCESS) {
-        collect_clear(&b->collect);
-    }
-    hold_release(&b->hold);
-    return status;
+    return b->fail ? GGML_STATUS_FAILED : block_look(b, graph);
 }
 
 /* ---- the comparisons -------------------------------------------------------------------------- */
@@ -358,36 +268,41 @@ static enum selftest_assumption block_stock(struct block *b, struct block_graph 
                                                        : SELFTEST_HOLDS;
 }
 
-/* Compute the scheduler's graph in a way; got has the output. */
-static enum ggml_status block_run(struct block *b, struct block_graph *g, enum block_way way) {
-    b->way = way;
+/* Compute the scheduler's graph; got has the output. */
+static enum ggml_status block_run(struct block *b, struct block_graph *g, bool fail) {
+    b->fail = fail;
     b->found = SELFTEST_HOLDS;
     b->computed = 0;
+    memset(b->got, 0xff, sizeof b->got);
     ggml_backend_tensor_set(g->x, b->x, 0, ggml_nbytes(g->x));
     const enum ggml_status status = ggml_backend_sched_graph_compute(b->sched, g->graph);
     if (status == GGML_STATUS_SUCCESS) {
         ggml_backend_tensor_get(g->out, b->got, 0, block_out_bytes(b));
     }
+    const struct sluice_error *said = &b->model.device->last_error; /* no memory, or no read: no verdict on ggml */
+    if (said->status && said->status != SLUICE_ERR_LLAMA) {
+        *b->s->err = *said;
+    }
     return status;
 }
 
-/* The same by the scheduler, in both of our ways. */
+/* The same by the scheduler and our device. */
 static enum selftest_assumption block_ours(struct block *b, struct block_graph *g) {
     const size_t bytes = block_out_bytes(b);
     b->g = g;
     b->computed = 0;
     memset(b->shown, 0, sizeof b->shown);
-    b->probe.dense = g->router;
-    b->probe.asked_dense = false;
     ggml_backend_sched_reset(b->sched);
     if (!ggml_backend_sched_alloc_graph(b->sched, g->graph)) {
         sluice_fail(b->s->err, SLUICE_ERR_MEMORY, "ggml's scheduler cannot allocate a small graph");
         return SELFTEST_HOLDS;
     }
-    if (!b->probe.asked_dense) {
+    struct buffer_dense dense; /* which the device noted when it was asked about their operations */
+    buffer_dense_sum(b->model.device, &dense);
+    if (dense.guessed) {
         return block_differs(b, SELFTEST_ASKED, "nobody asked about the router's weights");
     }
-    enum ggml_status status = block_run(b, g, BLOCK_REFERENCE);
+    enum ggml_status status = block_run(b, g, false);
     if (b->found != SELFTEST_HOLDS || b->s->err->status) {
         return b->found;
     }
@@ -399,18 +314,19 @@ static enum selftest_assumption block_ours(struct block *b, struct block_graph *
         return block_differs(b, SELFTEST_ROWS, "experts one by one give other bytes");
     }
     if (b->s->kernel) {
-        status = block_run(b, g, BLOCK_KERNEL);
+        const uint64_t before = backend_kernel_nodes(b->model.backend);
+        status = block_run(b, g, false);
         if (b->found != SELFTEST_HOLDS || b->s->err->status) {
             return b->found;
         }
-        if (b->tokens == 1 && !b->used_kernel) {
+        if (b->tokens == 1 && backend_kernel_nodes(b->model.backend) - before != BLOCK_JOBS) {
             return block_differs(b, SELFTEST_KERNEL, "one row gives other bytes");
         }
         if (status != GGML_STATUS_SUCCESS || memcmp(b->got, b->want, bytes) != 0) {
             return block_differs(b, SELFTEST_KERNEL, "the block gives other bytes");
         }
     }
-    if (block_run(b, g, BLOCK_FAIL) == GGML_STATUS_SUCCESS) {
+    if (block_run(b, g, true) == GGML_STATUS_SUCCESS) {
         return block_differs(b, SELFTEST_FAILURE, "it ended with success");
     }
     return SELFTEST_HOLDS;
@@ -440,78 +356,50 @@ static enum selftest_assumption block_check(struct block *b) {
 
 /* ---- beginning and end ------------------------------------------------------------------------- */
 
-static int block_setup(struct block *b) {
-    struct sluice_error *err = b->s->err;
-    const int rc = selftest_model_make(&b->model, err);
-    if (rc) {
-        return rc;
+static enum selftest_assumption block_setup(struct block *b) {
+    b->spy = (struct backend_spy){.ud = b, .shown = block_shown, .split = block_split};
+    const enum selftest_assumption a = selftest_model_make(&b->model, b->s, &b->spy);
+    if (a != SELFTEST_HOLDS || b->s->err->status) {
+        return a;
     }
-    hold_init(&b->hold, b->model.engine, NULL);
-    selftest_probe_init(&b->probe);
-    b->probe.compute = block_compute_split;
-    b->probe.shown = block_shown;
-    b->probe.ud = b;
-    b->stock = ggml_backend_cpu_buffer_from_ptr(b->model.map, b->model.bytes);
-    b->ours = selftest_probe_buffer(&b->probe, b->model.map, b->model.bytes);
-    ggml_backend_t inner = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
-    if (!b->stock || !b->ours || !inner || !collect_init(&b->collect, inner, &b->route)) {
-        if (inner && !b->collect.cpu) {
-            ggml_backend_free(inner);
-        }
-        return sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory");
+    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(backend_dev(b->model.device));
+    void *p = ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_n_threads");
+    if (!p) {
+        return selftest_broken(b->s, SELFTEST_VTABLES, "get_proc_address does not arrive");
     }
-    ggml_backend_buffer_set_usage(b->stock, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    b->collect.timing = &b->timing;
-    b->collect.rows_most = BLOCK_ROWS;
-    collect_set_threads(&b->collect, SELFTEST_THREADS_BLOCK);
-    timing_start(&b->timing, TIMING_BOOKKEEPING, clock_seconds());
-    b->multiply.collect = &b->collect;
-    b->collect.traits = b->s->kernel ? b->collect.traits : NULL;
-    ggml_backend_t backends[2] = {&b->probe.backend, b->s->cpu};
+    ggml_backend_set_n_threads_t set_threads;
+    memcpy(&set_threads, &p, sizeof p);
+    set_threads(b->model.backend, SELFTEST_THREADS_BLOCK);
+    ggml_backend_t backends[2] = {b->model.backend, b->s->cpu};
     b->sched = ggml_backend_sched_new(backends, NULL, 2, BLOCK_SCHED, false, true);
-    return b->sched ? sluice_ok(err) : sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory");
-}
-
-static void block_teardown(struct block *b) {
-    if (b->sched) {
-        ggml_backend_sched_free(b->sched);
+    if (!b->sched) {
+        sluice_fail(b->s->err, SLUICE_ERR_MEMORY, "out of memory");
     }
-    collect_free(&b->collect);
-    hold_free(&b->hold);
-    route_free(&b->route);
-    multiply_free(&b->multiply);
-    if (b->stock) {
-        ggml_backend_buffer_free(b->stock);
-    }
-    if (b->ours) {
-        ggml_backend_buffer_free(b->ours);
-    }
-    selftest_model_free(&b->model);
+    return a;
 }
 
 enum selftest_assumption selftest_check_blocks(struct selftest *s) {
     static const int64_t tokens[BLOCK_BATCHES] = {1, BLOCK_TOKENS};
-    enum selftest_assumption a = SELFTEST_HOLDS;
     struct block *b = calloc(1, sizeof *b); /* tens of KiB: not on a stranger's stack */
     if (!b) {
         sluice_fail(s->err, SLUICE_ERR_MEMORY, "out of memory");
-        return a;
+        return SELFTEST_HOLDS;
     }
     b->s = s;
     b->model.fd = -1;
-    const int rc = block_setup(b);
-    for (int i = 0; rc == SLUICE_OK && i < SELFTEST_SHAPES * BLOCK_BATCHES; i++) {
+    enum selftest_assumption a = block_setup(b);
+    for (int i = 0; i < SELFTEST_SHAPES * BLOCK_BATCHES && a == SELFTEST_HOLDS && s->err->status == SLUICE_OK; i++) {
         b->shape = i / BLOCK_BATCHES;
         b->tokens = tokens[i % BLOCK_BATCHES];
         for (int64_t k = 0; k < selftest_shapes[b->shape].embd * b->tokens; k++) {
             b->x[k] = selftest_model_number(&b->model);
         }
         a = block_check(b);
-        if (a != SELFTEST_HOLDS || s->err->status) {
-            break;
-        }
     }
-    block_teardown(b);
+    if (b->sched) {
+        ggml_backend_sched_free(b->sched);
+    }
+    const enum selftest_assumption left = selftest_model_free(&b->model, s);
     free(b);
-    return a;
+    return a != SELFTEST_HOLDS || s->err->status ? a : left;
 }

@@ -1,19 +1,18 @@
 /*
- * selftest_impl.h - between the parts of the self-test: seam.c (order, texts), selftest_static.c (what a look tells),
- * selftest_probe.c (a device that only watches), selftest_model.c (weights), selftest_block.c (an MoE block,
- * computed in several ways).
+ * selftest_impl.h - between the parts of the self-test: selftest.c (order, texts), selftest_static.c (what a look
+ * tells), selftest_model.c (a small model, and the device that has it), selftest_block.c (its blocks, computed).
  */
-#ifndef SLUICE_GGML_SELFTEST_IMPL_H
-#define SLUICE_GGML_SELFTEST_IMPL_H
+#ifndef SLUICE_SELFTEST_IMPL_H
+#define SLUICE_SELFTEST_IMPL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ggml-backend-impl.h"
 #include "ggml-backend.h"
 #include "ggml.h"
 
+#include "ggml/backend.h"
 #include "selftest/selftest.h"
 
 /*
@@ -39,67 +38,54 @@ enum selftest_assumption selftest_broken(struct selftest *s, enum selftest_assum
 
 enum selftest_assumption selftest_check_static(struct selftest *s);
 
-/* ---- selftest_probe.c: a device that watches what ggml asks of it ---- */
+/* ---- selftest_model.c: a few hundred KiB that both sides compute with ---- */
 
-/* Calls that the probe counts. */
-enum selftest_call {
-    SELFTEST_CALL_BUFT_NAME,
-    SELFTEST_CALL_BUFT_ALLOC,
-    SELFTEST_CALL_BUFT_ALIGNMENT,
-    SELFTEST_CALL_BUFT_HOST,
-    SELFTEST_CALL_BUFFER_FREE,
-    SELFTEST_CALL_BUFFER_BASE,
-    SELFTEST_CALL_BUFFER_INIT,
-    SELFTEST_CALL_BUFFER_MEMSET,
-    SELFTEST_CALL_BUFFER_SET,
-    SELFTEST_CALL_BUFFER_GET,
-    SELFTEST_CALL_BUFFER_CLEAR,
-    SELFTEST_CALL_DEV_NAME,
-    SELFTEST_CALL_DEV_DESCRIPTION,
-    SELFTEST_CALL_DEV_MEMORY,
-    SELFTEST_CALL_DEV_TYPE,
-    SELFTEST_CALL_DEV_PROPS,
-    SELFTEST_CALL_DEV_INIT,
-    SELFTEST_CALL_DEV_BUFT,
-    SELFTEST_CALL_DEV_HOST_PTR,
-    SELFTEST_CALL_DEV_OP,
-    SELFTEST_CALL_DEV_SUPPORTS_BUFT,
-    SELFTEST_CALL_NAME,
-    SELFTEST_CALL_FREE,
-    SELFTEST_CALL_COMPUTE,
-    SELFTEST_CALL_SHOWN,
-    SELFTEST_CALLS
+enum {
+    SELFTEST_EXPERTS = 5,    /* experts */
+    SELFTEST_TOP_K = 3,      /* experts of a token */
+    SELFTEST_MATS = 3,       /* expert tensors: gate, up, down */
+    SELFTEST_EMBD_MAX = 256, /* the largest of the inputs of selftest_shapes */
+    SELFTEST_SHAPES = 3,     /* entries of selftest_shapes */
+    SELFTEST_SIDES = 2,      /* stock ggml, our device */
+};
+
+/* A block of the model; each has another type of experts. */
+struct selftest_shape {
+    enum ggml_type type; /* of the experts */
+    const char *name;    /* for messages */
+    int64_t embd, ff;    /* inputs of the block, and of its inner matmul */
+};
+extern const struct selftest_shape selftest_shapes[SELFTEST_SHAPES];
+
+struct selftest_model {
+    int fd;                                      /* a memory file */
+    char *map;                                   /* the same, mapped */
+    size_t bytes;                                /* of it */
+    uint32_t rng;                                /* of the made-up numbers */
+    struct sluice_device *device;                /* ours, which reads the file */
+    ggml_backend_t backend;                      /* of the device */
+    ggml_backend_buffer_t side[SELFTEST_SIDES];  /* over the mapping: a buffer of the CPU, one of the device */
+    struct ggml_context *ctx;                    /* holds the tensors */
+    struct ggml_tensor *router[SELFTEST_SHAPES]; /* [embd, experts], in the CPU's buffer */
+    struct ggml_tensor *weight[SELFTEST_SIDES][SELFTEST_SHAPES][SELFTEST_MATS]; /* the experts, in each buffer */
 };
 
 /*
- * A device like ours, that is not registered: same type, same answers, same kinds of buffers. What it computes
- * is its user's. Not to be moved while ggml knows it.
+ * Make the file, a device that sees through `spy`, and the tensors on both sides; on the way, call every function that
+ * the device has through ggml. *m is zeroed, but for fd -1; on failure selftest_model_free frees what there is.
  */
-struct selftest_probe {
-    struct ggml_backend_reg reg;          /* what ggml sees */
-    struct ggml_backend_device dev;       /* the same */
-    struct ggml_backend_buffer_type buft; /* the same */
-    struct ggml_backend backend;          /* the same */
-    uint32_t calls[SELFTEST_CALLS];       /* how often each function was called */
-    const struct ggml_tensor *dense;      /* a weight that is not ours, with its buffer: is it asked about? */
-    bool asked_dense;                     /* it was, with buffer, usage and address as they are */
-    enum ggml_status (*compute)(void *ud, struct ggml_cgraph *graph); /* what the backend computes */
-    void (*shown)(void *ud, struct ggml_cgraph *graph);               /* what graph_optimize is for */
-    void *ud;                                                         /* of the two */
-};
+enum selftest_assumption selftest_model_make(struct selftest_model *m, struct selftest *s,
+                                             const struct backend_spy *spy);
 
-/* Fill it in. */
-void selftest_probe_init(struct selftest_probe *p);
+/* Frees it. Broken when ggml does not tell the device that its buffer goes. */
+enum selftest_assumption selftest_model_free(struct selftest_model *m, struct selftest *s);
 
-/* A weights buffer of the probe over [ptr, ptr + size). NULL: no memory. */
-ggml_backend_buffer_t selftest_probe_buffer(struct selftest_probe *p, void *ptr, size_t size);
-
-/* Call every function that we implement through ggml. */
-enum selftest_assumption selftest_check_vtables(struct selftest *s);
+/* The next made-up number, from -1 to 1. */
+float selftest_model_number(struct selftest_model *m);
 
 /* ---- selftest_block.c ---- */
 
-/* A small MoE block of several types, by stock ggml and in our way, through ggml's scheduler. */
+/* A small MoE block of several types, by stock ggml and by our device, through ggml's scheduler. */
 enum selftest_assumption selftest_check_blocks(struct selftest *s);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "ggml/backend.h"
 #include "ggml/kernel.h"
 #include "selftest/selftest_impl.h"
 #include "ggml-cpu.h"
@@ -184,10 +185,8 @@ static enum selftest_assumption selftest_check_nodes(struct selftest *s) {
 
 enum selftest_assumption selftest_check_static(struct selftest *s) {
     const ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(s->cpu));
-    /* The first field of the struct, whatever follows. */
-    if (!reg || reg->api_version != GGML_BACKEND_API_VERSION) {
-        return selftest_broken(s, SELFTEST_API, "it is %d, ours %d", reg ? reg->api_version : 0,
-                               GGML_BACKEND_API_VERSION);
+    if (backend_api_version(reg) != backend_api_ours()) {
+        return selftest_broken(s, SELFTEST_API, "it is %d, ours %d", backend_api_version(reg), backend_api_ours());
     }
     enum selftest_assumption a = selftest_check_numbers(s);
     if (a == SELFTEST_HOLDS) {

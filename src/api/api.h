@@ -1,6 +1,6 @@
 /* api.h - the device that is registered in this process. Its public functions (sluice.h) have no handle: api.c. */
-#ifndef SLUICE_GGML_API_H
-#define SLUICE_GGML_API_H
+#ifndef SLUICE_API_API_H
+#define SLUICE_API_API_H
 
 #include "ggml/device.h"
 #include "sluice.h"

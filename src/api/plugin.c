@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ggml/api.h"
+#include "api/api.h"
 #include "memory/settings.h"
 #include "cache/error.h"
 #include "observe/counters.h"

@@ -4,7 +4,7 @@
  * The one global device of the process: ggml's registry keeps pointers to it for good, and a program that calls a
  * public function has no handle to pass. Nothing below this file and plugin.c knows which device is registered.
  */
-#include "ggml/api.h"
+#include "api/api.h"
 
 #include <string.h>
 
