@@ -170,6 +170,9 @@ static ggml_backend_buffer_t dev_host_ptr(ggml_backend_dev_t dev, void *ptr, siz
 
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     struct sluice_device *d = dev->context;
+    if (d->spy) {
+        d->spy->asked(d->spy->ud, op);
+    }
     buffer_note_dense(d, op);
     if (!match_block_op(op, &d->buft)) {
         /* Somebody else computes it, on what lies in memory. For experts of ours that is the mapping. */

@@ -13,6 +13,7 @@ struct sluice_device;
 /* Who sees what ggml hands to the backends of a private device, before they do. */
 struct backend_spy {
     void *ud;                                                       /* first argument of the functions */
+    void (*asked)(void *ud, const struct ggml_tensor *op);          /* would the device compute it? */
     void (*shown)(void *ud, struct ggml_cgraph *graph);             /* a split that will be computed */
     enum ggml_status (*split)(void *ud, struct ggml_cgraph *graph); /* one that is; what it fails with is returned */
 };

@@ -1,5 +1,5 @@
 /*
- * seam.c - is this ggml the one that the design rests on?
+ * selftest.c - is this ggml the one that the design rests on?
  *
  * Sluice is a guest in programs that it was not built with: another ggml of the same library name, another
  * processor, a patched build. Much of what it does rests on how ggml behaves, not on what its headers
@@ -19,7 +19,6 @@
 #include "selftest/selftest.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +26,7 @@
 #include "cache/error.h"
 
 static const struct {
-    const char *name, *sentence; /* see seam.h */
+    const char *name, *sentence; /* see selftest.h */
 } selftest_text[SELFTEST_COUNT] = {
     [SELFTEST_HOLDS] = {"none", "all assumptions hold"},
     [SELFTEST_API] = {"api", "ggml's backend interface has the version that sluice was compiled for"},
@@ -63,14 +62,6 @@ const char *selftest_name(enum selftest_assumption a) {
 
 const char *selftest_sentence(enum selftest_assumption a) {
     return selftest_text[a].sentence;
-}
-
-enum selftest_assumption selftest_broken(struct selftest *s, enum selftest_assumption a, const char *fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(s->detail, SELFTEST_DETAIL_MAX, fmt, args);
-    va_end(args);
-    return a;
 }
 
 enum selftest_assumption selftest_check(bool kernel, char detail[SELFTEST_DETAIL_MAX], struct sluice_error *err) {

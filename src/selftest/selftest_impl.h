@@ -5,15 +5,18 @@
 #ifndef SLUICE_SELFTEST_IMPL_H
 #define SLUICE_SELFTEST_IMPL_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "ggml-backend.h"
 #include "ggml.h"
 
 #include "ggml/backend.h"
-#include "selftest/selftest.h"
+#include "selftest/assumption.h"
+#include "sluice.h"
 
 /*
  * Threads of the CPU backends. Two where nodes of threads are looked at, in one small graph. One for the rest: which
@@ -31,8 +34,14 @@ struct selftest {
 };
 
 /* Note what was found, and return the assumption: `return selftest_broken(s, SELFTEST_X, "...")`. */
-enum selftest_assumption selftest_broken(struct selftest *s, enum selftest_assumption a, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+__attribute__((format(printf, 3, 4))) static inline enum selftest_assumption
+selftest_broken(struct selftest *s, enum selftest_assumption a, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(s->detail, SELFTEST_DETAIL_MAX, fmt, args);
+    va_end(args);
+    return a;
+}
 
 /* ---- selftest_static.c: numbers, fields and nodes, without a model ---- */
 

@@ -70,7 +70,7 @@ static const char *selftest_wrong_field(struct ggml_context *ctx) {
     struct ggml_tensor *all = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 5, 7);
     struct ggml_tensor *ids = ggml_view_2d(ctx, all, 2, 7, all->nb[1], 4);
     struct ggml_tensor *out = ggml_mul_mat_id(ctx, w, in, ids);
-    ggml_set_name(out, "seam");
+    ggml_set_name(out, "selftest");
     ggml_set_output(out);
     const bool shape = w->ne[0] == 64 && w->ne[1] == 3 && w->ne[2] == 5 && w->ne[3] == 1;
     const bool strides = w->nb[0] == 34 && w->nb[1] == 68 && w->nb[2] == 204 && w->nb[3] == 1020;
@@ -85,7 +85,7 @@ static const char *selftest_wrong_field(struct ggml_context *ctx) {
            : !flags                                                                  ? "flags"
            : ids->view_src != all || ids->view_offs != 4 || ids->nb[1] != all->nb[1] ? "view_src"
            : out->data || out->buffer || out->extra                                  ? "data"
-           : strcmp(out->name, "seam") != 0                                          ? "name"
+           : strcmp(out->name, "selftest") != 0                                      ? "name"
                                                                                      : NULL;
 }
 

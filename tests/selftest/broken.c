@@ -1,7 +1,7 @@
 /*
  * broken.c - a ggml that breaks one assumption: preloaded into a program.
  *
- * Every assumption that src/selftest/selftest.h names is broken by a function of ggml's that stands before the
+ * Every assumption that src/selftest/assumption.h names is broken by a function of ggml's that stands before the
  * library's and lies in that one respect. BROKEN names it; without it, all calls pass through. Some can break in more
  * than one direction: NAME-2 is the other. `contiguous` breaks nothing: ids that are packed are no less right.
  *
