@@ -8,40 +8,27 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/args.h"
+#include "memory/address.h"
 
-/* The port inside a socket address. NULL: it has none. */
-static in_port_t *port_of(struct sockaddr_storage *at) {
-    return at->ss_family == AF_INET    ? &((struct sockaddr_in *)(void *)at)->sin_port
-           : at->ss_family == AF_INET6 ? &((struct sockaddr_in6 *)(void *)at)->sin6_port
-                                       : NULL;
-}
-
-/* Is it the address that stands for all of this machine's? Then it becomes the loopback address, where we connect. */
-static bool any_address(struct sockaddr_storage *at) {
-    struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)at;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)at;
-    if (at->ss_family == AF_INET && v4->sin_addr.s_addr == htonl(INADDR_ANY)) {
-        v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        return true;
+/* The socket address of a name and a port. Returns what getaddrinfo does. */
+static int resolve(struct cli_address *a, const char *host, uint16_t port) {
+    const struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char service[8];
+    snprintf(service, sizeof service, "%d", port);
+    const int rc = getaddrinfo(host, service, &hints, &found);
+    if (rc == 0) {
+        a->n_at = found->ai_addrlen;
+        memcpy(&a->at, found->ai_addr, found->ai_addrlen);
+        freeaddrinfo(found);
     }
-    if (at->ss_family == AF_INET6 && memcmp(&v6->sin6_addr, &in6addr_any, sizeof in6addr_any) == 0) {
-        v6->sin6_addr = in6addr_loopback;
-        return true;
-    }
-    return false;
-}
-
-static bool is_loopback(const struct sockaddr_storage *at) {
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)at;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)at;
-    return at->ss_family == AF_INET ? ntohl(v4->sin_addr.s_addr) >> 24 == 127
-                                    : memcmp(&v6->sin6_addr, &in6addr_loopback, sizeof in6addr_loopback) == 0;
+    return rc;
 }
 
 /* Bind and let go. The address gets the port that it was. */
@@ -59,7 +46,6 @@ static int try_bind(struct cli_address *a, const char *command, const char *opti
     }
     switch (error) {
     case 0:
-        a->port = ntohs(*port_of(&a->at));
         return 0;
     case EADDRINUSE:
         return cli_fail(CLI_EXIT_FAILED, command,
@@ -78,32 +64,31 @@ static int try_bind(struct cli_address *a, const char *command, const char *opti
 
 int cli_address_take(struct cli_address *a, const char *host, uint16_t port, const char *command, const char *option,
                      const char *port_option) {
-    const struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *found = NULL;
+    char text[CLI_HOST_MAX], service[8];
+    struct plan_address found;
     memset(a, 0, sizeof *a);
     snprintf(a->host, sizeof a->host, "%s", host);
     a->port = port;
-    const int rc = strlen(host) < sizeof a->host ? getaddrinfo(host, NULL, &hints, &found) : EAI_NONAME;
+    int rc = strlen(host) < sizeof a->host ? resolve(a, host, port) : EAI_NONAME;
     if (rc != 0) {
         return cli_fail(CLI_EXIT_USAGE, command, "%s %.200s: %s", option, host,
                         rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
     }
-    a->n_at = found->ai_addrlen;
-    memcpy(&a->at, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    in_port_t *at_port = port_of(&a->at);
-    if (!at_port) {
+    rc = try_bind(a, command, option, port_option);
+    if (rc) {
+        return rc;
+    }
+    rc = getnameinfo((const struct sockaddr *)&a->at, a->n_at, text, sizeof text, service, sizeof service,
+                     NI_NUMERICHOST | NI_NUMERICSERV);
+    text[rc ? 0 : strcspn(text, "%")] = '\0'; /* fe80::1%eth0: without the interface */
+    if (!plan_address_literal(text, &found)) {
         return cli_fail(CLI_EXIT_USAGE, command, "%s %s: not an internet address", option, host);
     }
-    *at_port = htons(port);
-    const int bound = try_bind(a, command, option, port_option);
-    if (bound) {
-        return bound;
-    }
-    a->any = any_address(&a->at);
-    a->loopback = !a->any && is_loopback(&a->at);
-    const char *name = !a->any ? a->host : a->at.ss_family == AF_INET ? "127.0.0.1" : "::1";
+    a->port = (uint16_t)strtoul(service, NULL, 10);
+    a->any = found.any;
+    a->loopback = found.loopback;
+    const char *name = !a->any ? a->host : found.v6 ? "::1" : "127.0.0.1"; /* where this machine reaches it */
     const bool brackets = strchr(name, ':') != NULL;
     snprintf(a->url, sizeof a->url, "http://%s%s%s:%d", brackets ? "[" : "", name, brackets ? "]" : "", a->port);
-    return 0;
+    return a->any && resolve(a, name, a->port) ? cli_fail(CLI_EXIT_FAILED, command, "%s cannot be reached", a->url) : 0;
 }

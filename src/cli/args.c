@@ -42,6 +42,19 @@ bool cli_write(const char *command, const char *text, size_t n) {
     return false;
 }
 
+int cli_print(const char *command, void (*print)(FILE *out, const void *what), const void *what) {
+    char *page = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&page, &n);
+    if (out) {
+        print(out, what);
+    }
+    const bool made = out && fclose(out) == 0; /* fclose fails when the page did not fit into memory */
+    const bool ok = made ? cli_write(command, page, n) : cli_fail(0, command, "no memory for the page");
+    free(page);
+    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILED;
+}
+
 bool cli_set_text(const struct cli_option *o, const char *value, struct cli_config *c) {
     *(const char **)(void *)((char *)c + o->offset) = value;
     return value[0] != '\0' || o->min == 0;
@@ -172,6 +185,15 @@ static const struct cli_option *find_option(const struct cli_command *cmd, const
         }
     }
     return o;
+}
+
+bool cli_given(const struct cli_config *c, const char *setting) {
+    for (size_t i = 0; i < c->n_settings; i++) {
+        if (strcmp(c->settings[i].name, setting) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool cli_has_option(const struct cli_command *cmd, const char *name) {
@@ -306,14 +328,9 @@ static void print_option(FILE *out, const struct cli_option *o) {
     fputc('\n', out);
 }
 
-int cli_help(const struct cli_command *cmd) {
+static void print_help(FILE *out, const void *what) {
+    const struct cli_command *cmd = what;
     const struct cli_option *o;
-    char *page = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&page, &n);
-    if (!out) {
-        return cli_fail(CLI_EXIT_FAILED, cmd->name, "%s", strerror(errno));
-    }
     fprintf(out, "usage: %s\n\n%s\n", cmd->usage, cmd->about);
     for (struct cli_walk w = {0}; (o = cli_next_option(cmd, &w));) {
         if (w.first) {
@@ -325,7 +342,8 @@ int cli_help(const struct cli_command *cmd) {
     if (cmd->notes) {
         fprintf(out, "\n%s\n", cmd->notes);
     }
-    bool ok = fclose(out) == 0 && cli_write(cmd->name, page, n);
-    free(page);
-    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILED;
+}
+
+int cli_help(const struct cli_command *cmd) {
+    return cli_print(cmd->name, print_help, cmd);
 }

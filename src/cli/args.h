@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum {
     CLI_EXIT_OK = 0,       /* it did what was asked */
@@ -188,8 +189,17 @@ bool cli_set_setting(const struct cli_option *o, const char *value, struct cli_c
  */
 int cli_parse(const struct cli_command *cmd, int argc, char **argv, struct cli_config *c);
 
+/* Was this setting (as in sluice.h) given as an option? */
+bool cli_given(const struct cli_config *c, const char *setting);
+
 /* Does the command have an option of this name ("--memory")? */
 bool cli_has_option(const struct cli_command *cmd, const char *name);
+
+/*
+ * Have `print` write a page about `what` and write it to standard output as a whole. Returns an exit code after
+ * printing one line.
+ */
+int cli_print(const char *command, void (*print)(FILE *out, const void *what), const void *what);
 
 /* The next item of a list with commas, cut to fit; *list moves on. False: there is none. NULL is a list without any. */
 bool cli_next_item(const char **list, char *item, size_t cap);

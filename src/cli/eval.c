@@ -16,11 +16,12 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/memory.h"
 #include "cli/options.h"
 #include "cli/session.h"
 #include "cli/summary.h"
 #include "cli/text.h"
+#include "memory/cgroup.h"
+#include "memory/process.h"
 #include "run/evaluate.h"
 #include "run/identity.h"
 
@@ -36,8 +37,8 @@ struct eval {
     struct cli_phase phase;               /* all of it, measured */
     struct sluice_stats total;            /* counters at the end */
     struct sluice_plan plan;              /* the memory plan in force; all zero when nothing streams */
-    uint64_t peak_bytes;                  /* cli_memory_peak at the end */
-    uint64_t cgroup_peak_bytes;           /* cli_memory_cgroup_peak then; 0: not readable */
+    uint64_t peak_bytes;                  /* plan_process_peak at the end */
+    uint64_t cgroup_peak_bytes;           /* plan_cgroup_peak then; 0: not readable */
     char mode[512];                       /* the mode line, final */
 };
 
@@ -157,8 +158,8 @@ static int evaluate(struct eval *e, const int32_t *tokens, size_t n) {
                                   .steps = s->steps[e->params.decode ? SLUICE_PHASE_GENERATION : SLUICE_PHASE_PROMPT]};
     cli_session_mode(s, e->mode, sizeof e->mode);
     sluice_get_plan(&e->plan);
-    e->peak_bytes = cli_memory_peak();
-    e->cgroup_peak_bytes = cli_memory_cgroup_peak();
+    e->peak_bytes = plan_process_peak();
+    e->cgroup_peak_bytes = plan_cgroup_peak("");
     return cli_session_end_csv(s);
 }
 
@@ -228,54 +229,38 @@ static json_t *number(double x) {
 }
 
 static json_t *mean_json(const struct sluice_mean *m) {
-    json_t *o = json_object();
-    return cli_json_whole(o, cli_json_put(o, "mean", number(m->mean)) &&
-                                 cli_json_put(o, "standard_error", number(m->se)) &&
-                                 cli_json_put(o, "standard_error_by_chunk", number(m->se_chunk)));
+    return json_pack("{s:o, s:o, s:o}", "mean", number(m->mean), "standard_error", number(m->se),
+                     "standard_error_by_chunk", number(m->se_chunk));
 }
 
 static json_t *quantile_json(const struct sluice_quantile *q) {
-    json_t *o = json_object();
-    return cli_json_whole(o, cli_json_put(o, "value", number(q->value)) &&
-                                 cli_json_put(o, "standard_error", number(q->se)));
+    return json_pack("{s:o, s:o}", "value", number(q->value), "standard_error", number(q->se));
 }
 
 static json_t *reference_json(const struct eval *e) {
     const struct sluice_quality *q = &e->result.quality;
     const struct sluice_reference_head *h = sluice_reference_get_head(e->params.reference);
-    json_t *o = json_object();
-    return cli_json_whole(
-        o, cli_json_count(o, "batch", h->batch) && cli_json_count(o, "threads", h->threads) &&
-               cli_json_put(o, "same_model", json_boolean(!e->other_model)) &&
-               cli_json_put(o, "perplexity", number(q->ppl_ref)) &&
-               cli_json_put(o, "log_perplexity_ratio", mean_json(&q->nll_more)) &&
-               cli_json_put(o, "kl", mean_json(&q->kl)) && cli_json_put(o, "kl_median", quantile_json(&q->kl_50)) &&
-               cli_json_put(o, "kl_99", quantile_json(&q->kl_99)) && cli_json_put(o, "kl_max", number(q->kl_max)) &&
-               cli_json_put(o, "same_top", mean_json(&q->same)));
+    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "batch", (json_int_t)h->batch, "threads",
+                     (json_int_t)h->threads, "same_model", !e->other_model, "perplexity", number(q->ppl_ref),
+                     "log_perplexity_ratio", mean_json(&q->nll_more), "kl", mean_json(&q->kl), "kl_median",
+                     quantile_json(&q->kl_50), "kl_99", quantile_json(&q->kl_99), "kl_max", number(q->kl_max),
+                     "same_top", mean_json(&q->same));
 }
 
 static json_t *report_json(const struct eval *e) {
     const struct cli_session *s = &e->session;
     const struct sluice_quality *q = &e->result.quality;
-    json_t *o = json_object();
-    bool ok = cli_json_put(o, "sluice", json_string(sluice_version())) &&
-              cli_json_put(o, "llama_cpp", json_string(SLUICE_LLAMA_VERSION)) &&
-              cli_json_put(o, "architecture", cli_json_text(s->gguf->architecture)) &&
-              cli_json_put(o, "mode", cli_json_text(e->mode)) &&
-              cli_json_put(o, "streaming", json_boolean(streams(e))) &&
-              cli_json_put(o, "lossless", json_boolean(cli_session_lossless(s))) &&
-              cli_json_put(o, "interrupted", json_boolean(e->result.stop != SLUICE_STOP_NONE)) &&
-              cli_json_count(o, "batch", e->batch) && cli_json_count(o, "threads", (uint64_t)s->params.n_threads) &&
-              cli_json_count(o, "ctx", e->params.n_ctx) && cli_json_count(o, "chunks", q->chunks) &&
-              cli_json_count(o, "tokens_scored", q->tokens) && cli_json_put(o, "perplexity", number(q->ppl)) &&
-              cli_json_put(o, "perplexity_standard_error", number(q->ppl_se)) &&
-              cli_json_put(o, "log_perplexity", mean_json(&q->nll)) &&
-              cli_json_put(o, "load_seconds", json_real(s->load_s)) &&
-              cli_json_put(o, "score_seconds", json_real(e->result.scored_s)) &&
-              cli_json_put(o, "eval", cli_phase_json(&e->phase, streams(e))) &&
-              cli_json_count(o, "peak_memory_bytes", e->peak_bytes) &&
-              cli_json_put(o, "cgroup_peak_bytes",
-                           e->cgroup_peak_bytes ? json_integer((json_int_t)e->cgroup_peak_bytes) : json_null());
+    json_t *o = json_pack(
+        "{s:s, s:s, s:o, s:o, s:b, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f, s:o, s:I, s:o}",
+        "sluice", sluice_version(), "llama_cpp", SLUICE_LLAMA_VERSION, "architecture",
+        cli_json_text(s->gguf->architecture), "mode", cli_json_text(e->mode), "streaming", streams(e), "lossless",
+        cli_session_lossless(s), "interrupted", e->result.stop != SLUICE_STOP_NONE, "batch", (json_int_t)e->batch,
+        "threads", (json_int_t)s->params.n_threads, "ctx", (json_int_t)e->params.n_ctx, "chunks", (json_int_t)q->chunks,
+        "tokens_scored", (json_int_t)q->tokens, "perplexity", number(q->ppl), "perplexity_standard_error",
+        number(q->ppl_se), "log_perplexity", mean_json(&q->nll), "load_seconds", s->load_s, "score_seconds",
+        e->result.scored_s, "eval", cli_phase_json(&e->phase, streams(e)), "peak_memory_bytes", e->peak_bytes,
+        "cgroup_peak_bytes", cli_json_known(e->cgroup_peak_bytes));
+    bool ok = o != NULL;
     if (streams(e)) {
         ok = ok && cli_json_put(o, "cache", cli_cache_json(&e->total)) &&
              cli_json_put(o, "plan", cli_plan_json(&e->plan));
@@ -284,18 +269,6 @@ static json_t *report_json(const struct eval *e) {
         ok = ok && cli_json_put(o, "reference", reference_json(e));
     }
     return cli_json_whole(o, ok);
-}
-
-static int print_json(const struct eval *e) {
-    json_t *o = report_json(e);
-    char *page = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) : NULL;
-    json_decref(o);
-    if (!page) {
-        return cli_fail(CLI_EXIT_FAILED, e->config->command, "no memory for the JSON object");
-    }
-    bool ok = cli_write(e->config->command, page, strlen(page)) && cli_write(e->config->command, "\n", 1);
-    free(page);
-    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILED;
 }
 
 /* Everything after the command line. */
@@ -315,7 +288,7 @@ static int run_all(struct eval *e) {
         print_summary(e, stderr);
     }
     if (rc == 0 && e->config->json) {
-        rc = print_json(e);
+        rc = cli_json_print(e->config->command, report_json(e), JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     }
     free(tokens);
     cli_text_free(&text);

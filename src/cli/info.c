@@ -38,7 +38,16 @@ static void print_experts(FILE *out, const struct sluice_info *i) {
     print_bytes(out, "demand per token", i->token_bytes);
 }
 
-static void print_info(FILE *out, const struct sluice_gguf *g, const struct sluice_info *i) {
+/* What was found out about a model. */
+struct model {
+    struct sluice_gguf *gguf; /* the header, owned */
+    struct sluice_info info;  /* of it */
+};
+
+static void print_info(FILE *out, const void *what) {
+    const struct model *m = what;
+    const struct sluice_gguf *g = m->gguf;
+    const struct sluice_info *i = &m->info;
     fprintf(out, "%s\n", g->shards[0].path);
     fprintf(out, "  %-22s%s", "architecture", g->architecture);
     if (g->name[0]) {
@@ -70,99 +79,56 @@ static void print_info(FILE *out, const struct sluice_gguf *g, const struct slui
 
 static json_t *types_json(const struct sluice_info *i) {
     json_t *o = json_object();
-    for (uint32_t t = 0; t < i->n_types; t++) {
-        json_t *type = json_object();
-        bool ok =
-            cli_json_count(type, "bytes", i->types[t].bytes) && cli_json_count(type, "tensors", i->types[t].tensors);
-        if (!ok) {
-            json_decref(type);
-        }
-        if (!ok || !cli_json_put(o, i->types[t].name, type)) {
-            json_decref(o);
-            return NULL;
-        }
+    bool ok = o != NULL;
+    for (uint32_t t = 0; ok && t < i->n_types; t++) {
+        ok = cli_json_put(
+            o, i->types[t].name,
+            json_pack("{s:I, s:I}", "bytes", i->types[t].bytes, "tensors", (json_int_t)i->types[t].tensors));
     }
-    return o;
+    return cli_json_whole(o, ok);
 }
 
 static json_t *shards_json(const struct sluice_gguf *g) {
     json_t *list = json_array();
-    for (uint32_t s = 0; s < g->n_shards; s++) {
-        json_t *o = json_object();
-        bool ok = cli_json_put(o, "path", cli_json_text(g->shards[s].path)) &&
-                  cli_json_count(o, "bytes", g->shards[s].bytes) && cli_json_count(o, "tensors", g->shards[s].tensors);
-        if (!ok) {
-            json_decref(o);
-        }
-        if (!ok || json_array_append_new(list, o) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+    bool ok = list != NULL;
+    for (uint32_t s = 0; ok && s < g->n_shards; s++) {
+        const struct sluice_gguf_shard *shard = &g->shards[s];
+        ok = json_array_append_new(list, json_pack("{s:o, s:I, s:I}", "path", cli_json_text(shard->path), "bytes",
+                                                   (json_int_t)shard->bytes, "tensors", (json_int_t)shard->tensors)) ==
+             0;
     }
-    return list;
+    return cli_json_whole(list, ok);
 }
 
 static json_t *info_json(const struct sluice_gguf *g, const struct sluice_info *i) {
-    json_t *o = json_object();
-    bool ok = cli_json_put(o, "architecture", cli_json_text(g->architecture)) &&
-              cli_json_put(o, "name", cli_json_text(g->name)) && cli_json_count(o, "layers", i->layers) &&
-              cli_json_count(o, "moe_layers", i->moe_layers) && cli_json_count(o, "context", i->context) &&
-              cli_json_count(o, "experts", i->experts) && cli_json_count(o, "top_k", i->top_k_max) &&
-              cli_json_count(o, "top_k_min", i->top_k_min) && cli_json_count(o, "expert_tensors", i->expert_tensors) &&
-              cli_json_count(o, "expert_bytes", i->expert_max) &&
-              cli_json_count(o, "expert_bytes_min", i->expert_min) &&
-              cli_json_count(o, "layer_demand_bytes", i->layer_bytes) &&
-              cli_json_count(o, "token_demand_bytes", i->token_bytes) &&
-              cli_json_count(o, "bank_bytes", i->expert_bytes) && cli_json_count(o, "dense_bytes", i->dense_bytes) &&
-              cli_json_count(o, "total_bytes", i->total_bytes) && cli_json_count(o, "file_bytes", i->file_bytes) &&
-              cli_json_put(o, "types", types_json(i)) && cli_json_put(o, "shards", shards_json(g));
-    return cli_json_whole(o, ok);
-}
-
-/* The page in memory first: it is written as a whole or the command fails. To be freed; NULL: no memory. */
-static char *render(const struct sluice_gguf *g, const struct sluice_info *i, bool json) {
-    char *page = NULL;
-    size_t n = 0;
-    json_t *o = json ? info_json(g, i) : NULL;
-    FILE *out = open_memstream(&page, &n);
-    bool ok = out && (o || !json);
-    if (ok && json) {
-        ok = json_dumpf(o, out, JSON_INDENT(2)) == 0 && fputc('\n', out) != EOF;
-    } else if (ok) {
-        print_info(out, g, i);
-    }
-    json_decref(o);
-    if (out && fclose(out) != 0) {
-        ok = false;
-    }
-    if (!ok) {
-        free(page);
-        return NULL;
-    }
-    return page;
+    return json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+                     "architecture", cli_json_text(g->architecture), "name", cli_json_text(g->name), "layers",
+                     i->layers, "moe_layers", i->moe_layers, "context", i->context, "experts", i->experts, "top_k",
+                     i->top_k_max, "top_k_min", i->top_k_min, "expert_tensors", i->expert_tensors, "expert_bytes",
+                     i->expert_max, "expert_bytes_min", i->expert_min, "layer_demand_bytes", i->layer_bytes,
+                     "token_demand_bytes", i->token_bytes, "bank_bytes", i->expert_bytes, "dense_bytes", i->dense_bytes,
+                     "total_bytes", i->total_bytes, "file_bytes", i->file_bytes, "types", types_json(i), "shards",
+                     shards_json(g));
 }
 
 static int info_main(struct cli_config *config) {
-    struct sluice_gguf *g;
-    struct sluice_info info;
+    struct model m;
     struct sluice_error err;
+    int rc;
     if (config->n_args == 0) {
         return cli_fail(CLI_EXIT_USAGE, config->command, "no model: name a GGUF file (see sluice info --help)");
     }
-    if (sluice_gguf_check(config->args[0], &g, &err)) {
+    if (sluice_gguf_check(config->args[0], &m.gguf, &err)) {
         return cli_fail(CLI_EXIT_FAILED, config->command, "%s", err.message);
     }
-    if (sluice_info_collect(g, &info, &err)) {
-        sluice_gguf_free(g);
-        return cli_fail(CLI_EXIT_FAILED, config->command, "%s", err.message);
+    if (sluice_info_collect(m.gguf, &m.info, &err)) {
+        rc = cli_fail(CLI_EXIT_FAILED, config->command, "%s", err.message);
+    } else if (config->json) {
+        rc = cli_json_print(config->command, info_json(m.gguf, &m.info), JSON_INDENT(2));
+    } else {
+        rc = cli_print(config->command, print_info, &m);
     }
-    char *page = render(g, &info, config->json);
-    sluice_gguf_free(g);
-    if (!page) {
-        return cli_fail(CLI_EXIT_FAILED, config->command, "no memory to describe the model");
-    }
-    const int rc = cli_write(config->command, page, strlen(page)) ? CLI_EXIT_OK : CLI_EXIT_FAILED;
-    free(page);
+    sluice_gguf_free(m.gguf);
     return rc;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/args.h"
 #include "run/utf8.h"
 
 bool cli_json_put(json_t *object, const char *key, json_t *value) {
@@ -36,4 +37,19 @@ json_t *cli_json_whole(json_t *o, bool ok) {
         return NULL;
     }
     return o;
+}
+
+json_t *cli_json_known(uint64_t n) {
+    return n ? json_integer((json_int_t)n) : json_null();
+}
+
+int cli_json_print(const char *command, json_t *o, size_t flags) {
+    char *page = o ? json_dumps(o, flags) : NULL;
+    json_decref(o);
+    if (!page) {
+        return cli_fail(CLI_EXIT_FAILED, command, "no memory for the JSON object");
+    }
+    const bool ok = cli_write(command, page, strlen(page)) && cli_write(command, "\n", 1);
+    free(page);
+    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILED;
 }

@@ -16,6 +16,15 @@ json_t *cli_json_text(const char *text);
 /* A count. */
 bool cli_json_count(json_t *object, const char *key, uint64_t n);
 
+/* `n` as a number; null where 0 means that it is not known. */
+json_t *cli_json_known(uint64_t n);
+
+/*
+ * Write `o` and a newline to standard output with jansson's `flags`, and free it. Returns an exit code after printing
+ * one line; that there is no memory, if `o` is NULL.
+ */
+int cli_json_print(const char *command, json_t *o, size_t flags);
+
 /* `o` if all of it is there (ok), else NULL, and o is freed. */
 json_t *cli_json_whole(json_t *o, bool ok);
 

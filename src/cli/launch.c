@@ -9,7 +9,6 @@
  */
 #include "cli/launch.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,15 +70,11 @@ int cli_launch_set(const char *command, const char *name, const char *value) {
     return setenv(name, value, 1) == 0 ? 0 : cli_fail(CLI_EXIT_FAILED, command, "%s: %s", name, strerror(errno));
 }
 
-/* The settings of the command line become variables: "io_threads" -> SLUICE_IO_THREADS. */
+/* The settings of the command line become variables. */
 static int export_settings(const struct cli_config *c) {
     for (size_t i = 0; i < c->n_settings; i++) {
-        char name[64] = "SLUICE_";
-        size_t at = strlen(name);
-        for (const char *p = c->settings[i].name; *p && at + 1 < sizeof name; p++) {
-            name[at++] = (char)toupper((unsigned char)*p);
-        }
-        name[at] = '\0';
+        char name[SETTINGS_NAME];
+        settings_variable(c->settings[i].name, name);
         int rc = cli_launch_set(c->command, name, c->settings[i].value);
         if (rc) {
             return rc;

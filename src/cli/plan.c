@@ -323,31 +323,26 @@ static int by_cache(const void *a, const void *b) {
 
 /* --budgets: is the list one? Adds its rows if `add`. */
 static int list_rows(struct outlook *p, bool add) {
-    char item[32];
-    size_t items = 0;
-    for (const char *at = p->config->plan.budgets; at;) {
-        if (++items > PLAN_ROWS_MAX) {
-            return cli_fail(CLI_EXIT_USAGE, p->config->command, "--budgets %s: more than %d caches",
-                            p->config->plan.budgets, PLAN_ROWS_MAX);
-        }
-        const size_t n = strcspn(at, ",");
+    const char *given = p->config->plan.budgets, *list = given;
+    char item[256];
+    for (int items = 1; cli_next_item(&list, item, sizeof item); items++) {
         uint64_t bytes = 0;
-        snprintf(item, sizeof item, "%.*s", (int)(n < sizeof item ? n : sizeof item - 1), at);
+        if (items > PLAN_ROWS_MAX) {
+            return cli_fail(CLI_EXIT_USAGE, p->config->command, "--budgets %s: more than %d caches", given,
+                            PLAN_ROWS_MAX);
+        }
         const bool all = strcmp(item, "all") == 0, is_auto = strcmp(item, "auto") == 0;
-        if (n >= sizeof item || (!all && !is_auto && strcmp(item, "off") != 0 && !sluice_parse_size(item, &bytes))) {
+        if (!all && !is_auto && strcmp(item, "off") != 0 && !sluice_parse_size(item, &bytes)) {
             return cli_fail(CLI_EXIT_USAGE, p->config->command,
-                            "--budgets %s: '%s' is neither a size such as 2000 (MiB) or 4GiB, nor 0, auto or all",
-                            p->config->plan.budgets, item);
+                            "--budgets %s: '%.31s' is neither a size such as 2000 (MiB) or 4GiB, nor 0, auto or all",
+                            given, item);
         }
-        if (add) {
-            bytes = all ? p->all_bytes : bytes;
-            add_row(p, item,
-                    is_auto ? p->settings.cache
-                    : bytes ? SLUICE_CACHE_FIXED
-                            : SLUICE_CACHE_OFF,
-                    is_auto ? p->settings.cache_bytes : bytes, is_auto);
+        bytes = all ? p->all_bytes : bytes;
+        if (add && is_auto) {
+            add_row(p, item, p->settings.cache, p->settings.cache_bytes, true);
+        } else if (add) {
+            add_row(p, item, bytes ? SLUICE_CACHE_FIXED : SLUICE_CACHE_OFF, bytes, false);
         }
-        at = at[n] ? at + n + 1 : NULL;
     }
     return 0;
 }
@@ -443,29 +438,6 @@ static void write_command(struct outlook *p) {
 
 /* ---- the command ------------------------------------------------------------------------------ */
 
-static int show(const struct outlook *p) {
-    char *page = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&page, &n);
-    bool ok = out != NULL;
-    if (ok && p->config->json) {
-        ok = outlook_print_json(p, out);
-    } else if (ok) {
-        outlook_print(p, out);
-    }
-    if (out && fclose(out) != 0) {
-        ok = false;
-    }
-    int rc = CLI_EXIT_FAILED;
-    if (!ok) {
-        cli_fail(0, p->config->command, "no memory to describe the plan");
-    } else if (cli_write(p->config->command, page, n)) {
-        rc = CLI_EXIT_OK;
-    }
-    free(page);
-    return rc;
-}
-
 /* From the header to the page. */
 static int make(struct outlook *p, struct cli_progress *progress) {
     const struct cli_config *c = p->config;
@@ -496,7 +468,7 @@ static int make(struct outlook *p, struct cli_progress *progress) {
     }
     predict(p);
     write_command(p);
-    return show(p);
+    return outlook_show(p);
 }
 
 static int plan_main(struct cli_config *config) {

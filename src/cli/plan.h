@@ -6,7 +6,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "cli/args.h"
 #include "memory/predict.h"
@@ -20,7 +19,6 @@ enum {
     PLAN_LANES_MAX = 5,   /* numbers of lanes that are tried */
     PLAN_ROUNDS = 3,      /* times that each is */
     PLAN_ROWS_MAX = 24,   /* caches that are predicted */
-    PLAN_FACTS_MAX = 32,  /* rows of the table of facts */
     PLAN_TEXT = 512,      /* bytes of a reason */
     PLAN_COMMAND = 10240, /* bytes of a command line: a path of which every letter is quoted */
 };
@@ -50,19 +48,6 @@ struct outlook_row {
     bool is_auto;             /* what a run takes by itself */
     char why_not[PLAN_TEXT];  /* why it does not fit; "" */
     struct predict_row speed; /* prediction */
-};
-
-/* Where a number comes from. */
-enum outlook_source { PLAN_NOT_KNOWN, PLAN_MEASURED, PLAN_DERIVED, PLAN_ASSUMED };
-
-/* A row of the table. */
-struct outlook_fact {
-    const char *key;            /* in JSON */
-    const char *label;          /* for people */
-    const char *unit;           /* "bytes", "tokens", "seconds", ...; "" for a bare count */
-    double value;               /* nothing, with PLAN_NOT_KNOWN */
-    enum outlook_source source; /* see above */
-    const char *how;            /* in what way, or why it is not known; points into struct outlook or is static */
 };
 
 struct outlook {
@@ -104,19 +89,7 @@ struct outlook {
 /* What a process with that memory plan will have touched at its peak: all but what is promised and never used. */
 uint64_t outlook_peak(const struct outlook *p, const struct sluice_plan *memory);
 
-/* The table of facts. Returns how many were written to f[PLAN_FACTS_MAX]. */
-size_t outlook_facts(const struct outlook *p, struct outlook_fact *f);
-
-/* "measured" */
-const char *outlook_source_name(enum outlook_source s);
-
-/* "streaming"; NULL: it is not known. */
-const char *outlook_mode_name(enum outlook_mode m);
-
-/* Write the page for people. */
-void outlook_print(const struct outlook *p, FILE *out);
-
-/* Write the JSON object. False: no memory. */
-bool outlook_print_json(const struct outlook *p, FILE *out);
+/* Write the page for people, or the JSON object, to standard output. Returns an exit code after printing one line. */
+int outlook_show(const struct outlook *p);
 
 #endif

@@ -60,13 +60,8 @@ static void print_head(FILE *out, const struct replay_report *r) {
                                                      : "one pool of bytes");
 }
 
-int replay_print(const struct replay_report *r) {
-    char *page = NULL;
-    size_t n_page = 0;
-    FILE *out = open_memstream(&page, &n_page);
-    if (!out) {
-        return cli_fail(CLI_EXIT_FAILED, r->plan->config->command, "no memory");
-    }
+static void print_report(FILE *out, const void *what) {
+    const struct replay_report *r = what;
     const struct replay_plan *p = r->plan;
     print_head(out, r);
     fprintf(out, "\n  %-8s%10s", "policy", "MiB");
@@ -103,51 +98,43 @@ int replay_print(const struct replay_report *r) {
         fprintf(out, "%s\n", replay_below_demand(r, l) ? "  below a token's demand" : "");
     }
     fputc('\n', out);
-    const bool ok = fclose(out) == 0 && cli_write(p->config->command, page, n_page);
-    free(page);
-    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILED;
+}
+
+int replay_print(const struct replay_report *r) {
+    return cli_print(r->plan->config->command, print_report, r);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *counts_json(const struct replay_counts *n) {
-    json_t *o = json_object();
-    return cli_json_whole(
-        o,
-        cli_json_count(o, "tokens", n->steps) && cli_json_count(o, "blocks", n->blocks) &&
-            cli_json_count(o, "routed", n->routed) && cli_json_count(o, "hits", n->hits) &&
-            cli_json_count(o, "misses", n->misses) && cli_json_count(o, "hit_bytes", n->hit_bytes) &&
-            cli_json_count(o, "miss_bytes", n->miss_bytes) &&
-            cli_json_put(o, "hit_rate", json_real(hit_rate(n) / 100)) &&
-            cli_json_put(o, "mib_per_token", json_real(n->steps ? (double)n->miss_bytes / MIB / (double)n->steps : 0)));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "tokens", n->steps, "blocks", n->blocks, "routed",
+                     n->routed, "hits", n->hits, "misses", n->misses, "hit_bytes", n->hit_bytes, "miss_bytes",
+                     n->miss_bytes, "hit_rate", hit_rate(n) / 100, "mib_per_token",
+                     n->steps ? (double)n->miss_bytes / MIB / (double)n->steps : 0);
 }
 
 /* What a lossy setting leaves out. */
 static json_t *lost_json(const struct replay_counts *n) {
-    json_t *o = json_object();
-    return cli_json_whole(o, cli_json_count(o, "examined", n->examined) && cli_json_count(o, "left_out", n->lost) &&
-                                 cli_json_count(o, "reads_avoided", n->lost_reads) &&
-                                 cli_json_count(o, "bytes_avoided", n->lost_bytes) &&
-                                 cli_json_put(o, "weight", json_real(n->weight)) &&
-                                 cli_json_put(o, "weight_left_out", json_real(n->lost_weight)));
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "examined", n->examined, "left_out", n->lost, "reads_avoided",
+                     n->lost_reads, "bytes_avoided", n->lost_bytes, "weight", n->weight, "weight_left_out",
+                     n->lost_weight);
 }
 
 static json_t *line_json(const struct replay_report *r, const struct replay_line *l) {
     const struct replay_counts *g = &l->result.phase[TRACE_GENERATION], *w = &l->what_if.phase[TRACE_GENERATION];
-    json_t *o = json_object();
-    bool ok = cli_json_put(o, "policy", json_string(replay_policy_name(l->policy))) &&
-              cli_json_count(o, "budget_bytes", l->budget) &&
-              cli_json_put(o, "below_token_demand", json_boolean(replay_below_demand(r, l))) &&
-              cli_json_count(o, "cache_bytes", l->result.cache_bytes) && cli_json_count(o, "slots", l->result.slots) &&
-              cli_json_count(o, "evictions", l->result.evictions) &&
-              cli_json_put(o, "prompt", counts_json(&l->result.phase[TRACE_PROMPT])) &&
-              cli_json_put(o, "generation", counts_json(g));
+    json_t *o =
+        json_pack("{s:s, s:I, s:b, s:I, s:I, s:I, s:o, s:o}", "policy", replay_policy_name(l->policy), "budget_bytes",
+                  l->budget, "below_token_demand", replay_below_demand(r, l), "cache_bytes", l->result.cache_bytes,
+                  "slots", (json_int_t)l->result.slots, "evictions", (json_int_t)l->result.evictions, "prompt",
+                  counts_json(&l->result.phase[TRACE_PROMPT]), "generation", counts_json(g));
+    bool ok = o != NULL;
     if (is_lossy(l)) {
-        ok = ok && cli_json_count(o, "n_expert_used", l->lossy.n_expert_used) &&
-             cli_json_put(o, "drop", json_real(l->lossy.drop)) && cli_json_put(o, "left_out", lost_json(g)) &&
-             cli_json_put(o, "of_the_lossless_run", lost_json(w)) &&
-             cli_json_put(o, "reads_avoided_percent", json_real(percent((double)w->lost_reads, (double)w->misses))) &&
-             cli_json_put(o, "weight_left_out_percent", json_real(percent(w->lost_weight, w->weight)));
+        ok =
+            ok && json_object_update_new(
+                      o, json_pack("{s:i, s:f, s:o, s:o, s:f, s:f}", "n_expert_used", (int)l->lossy.n_expert_used,
+                                   "drop", l->lossy.drop, "left_out", lost_json(g), "of_the_lossless_run", lost_json(w),
+                                   "reads_avoided_percent", percent((double)w->lost_reads, (double)w->misses),
+                                   "weight_left_out_percent", percent(w->lost_weight, w->weight))) == 0;
     }
     if (r->plan->disk > 0) {
         double apart, together;
@@ -172,19 +159,18 @@ static json_t *text_json(const char *text) {
 
 static json_t *report_json(const struct replay_report *r) {
     const struct trace_head *h = &r->trace.head;
-    json_t *o = json_object(), *lines = json_array();
-    bool ok = cli_json_put(o, "trace", text_json(r->path)) && cli_json_put(o, "model", text_json(h->model)) &&
-              cli_json_put(o, "architecture", text_json(h->arch)) && cli_json_count(o, "layers", h->n_layers) &&
-              cli_json_count(o, "experts", h->n_expert) && cli_json_count(o, "experts_per_token", h->n_expert_used) &&
-              cli_json_count(o, "turns", r->facts.turns) && cli_json_count(o, "bank_bytes", r->facts.bank_bytes) &&
-              cli_json_count(o, "token_bytes", r->facts.token_bytes) &&
-              cli_json_put(o, "recorded_prompt", counts_json(&r->facts.phase[TRACE_PROMPT])) &&
-              cli_json_put(o, "recorded_generation", counts_json(&r->facts.phase[TRACE_GENERATION]));
-    if (h->engine) {
-        ok = ok && cli_json_put(o, "recorded_policy", text_json(h->policy)) &&
-             cli_json_count(o, "recorded_budget_bytes", h->budget) &&
-             cli_json_put(o, "recorded_lookahead", json_boolean(h->lookahead));
-    }
+    const struct replay_facts *f = &r->facts;
+    json_t *lines = json_array();
+    json_t *o = json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "trace", text_json(r->path),
+                          "model", text_json(h->model), "architecture", text_json(h->arch), "layers",
+                          (json_int_t)h->n_layers, "experts", (json_int_t)h->n_expert, "experts_per_token",
+                          (json_int_t)h->n_expert_used, "turns", (json_int_t)f->turns, "bank_bytes", f->bank_bytes,
+                          "token_bytes", f->token_bytes, "recorded_prompt", counts_json(&f->phase[TRACE_PROMPT]),
+                          "recorded_generation", counts_json(&f->phase[TRACE_GENERATION]));
+    bool ok =
+        o && (!h->engine || json_object_update_new(o, json_pack("{s:o, s:I, s:b}", "recorded_policy",
+                                                                text_json(h->policy), "recorded_budget_bytes",
+                                                                h->budget, "recorded_lookahead", h->lookahead)) == 0);
     for (size_t i = 0; i < r->n_lines && ok; i++) {
         ok = json_array_append_new(lines, line_json(r, &r->lines[i])) == 0;
     }
@@ -192,19 +178,11 @@ static json_t *report_json(const struct replay_report *r) {
 }
 
 int replay_print_json(const struct replay_report *r, size_t n) {
-    const char *command = r->plan->config->command;
-    json_t *o = json_object(), *traces = json_array();
+    json_t *traces = json_array();
     bool ok = true;
     for (size_t i = 0; i < n && ok; i++) {
         ok = json_array_append_new(traces, report_json(&r[i])) == 0;
     }
-    o = cli_json_whole(o, cli_json_put(o, "traces", traces) && ok);
-    char *page = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(o);
-    if (!page) {
-        return cli_fail(CLI_EXIT_FAILED, command, "no memory for the JSON object");
-    }
-    ok = cli_write(command, page, strlen(page)) && cli_write(command, "\n", 1);
-    free(page);
-    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILED;
+    return cli_json_print(r->plan->config->command, json_pack("{s:o}", "traces", cli_json_whole(traces, ok)),
+                          JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 }

@@ -15,11 +15,12 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/memory.h"
 #include "cli/options.h"
 #include "cli/session.h"
 #include "cli/summary.h"
 #include "cli/text.h"
+#include "memory/cgroup.h"
+#include "memory/process.h"
 #include "run/prompt_cache.h"
 #include "run/prompt_file.h"
 
@@ -170,8 +171,8 @@ static int generate(struct run *run, const int32_t *tokens, size_t n) {
         .tokens = r->made.steps, .seconds = r->made.steps_s, .steps = s->steps[SLUICE_PHASE_GENERATION]};
     cli_session_mode(s, r->mode, sizeof r->mode);
     sluice_get_plan(&r->plan);
-    r->peak_bytes = cli_memory_peak(); /* before a comparison loads the model resident */
-    r->cgroup_peak_bytes = cli_memory_cgroup_peak();
+    r->peak_bytes = plan_process_peak(); /* before a comparison loads the model resident */
+    r->cgroup_peak_bytes = plan_cgroup_peak("");
     if (run->last && run->last != '\n' && isatty(STDOUT_FILENO)) {
         cli_write(s->config->command, "\n", 1);
     }

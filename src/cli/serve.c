@@ -81,10 +81,7 @@ static bool has_key(const struct cli_config *c) {
 
 /* The window is there unless it is not wanted: what the command line says of it becomes a setting like any other. */
 static int settle_window(struct cli_config *c) {
-    bool given = false;
-    for (size_t i = 0; i < c->n_settings; i++) {
-        given = given || strcmp(c->settings[i].name, "window") == 0;
-    }
+    const bool given = cli_given(c, "window");
     if (given && c->serve.no_window) {
         return cli_fail(CLI_EXIT_USAGE, c->command, "--window and --no-window contradict each other");
     }

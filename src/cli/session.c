@@ -179,16 +179,6 @@ static void session_params(struct cli_session *s) {
     };
 }
 
-/* Was this setting given as an option? */
-static bool session_given(const struct cli_config *c, const char *setting) {
-    for (size_t i = 0; i < c->n_settings; i++) {
-        if (strcmp(c->settings[i].name, setting) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 int cli_session_prepare(struct cli_session *s, const struct cli_config *c) {
     struct sluice_error err;
     memset(s, 0, sizeof *s);
@@ -209,11 +199,11 @@ int cli_session_prepare(struct cli_session *s, const struct cli_config *c) {
     if (rc) {
         return rc;
     }
-    if (c->resident && session_given(c, "window")) {
+    if (c->resident && cli_given(c, "window")) {
         return cli_fail(CLI_EXIT_USAGE, c->command,
                         "--resident: nothing streams, there is nothing for --window to show");
     }
-    if (c->resident && s->settings.drop_cold_experts > 0 && session_given(c, "drop_cold_experts")) {
+    if (c->resident && s->settings.drop_cold_experts > 0 && cli_given(c, "drop_cold_experts")) {
         return cli_fail(CLI_EXIT_USAGE, c->command,
                         "--resident: nothing is read, so --drop-cold-experts drops nothing");
     }

@@ -25,8 +25,8 @@ struct cli_report {
     struct sluice_stats total;    /* counters at the end */
     struct sluice_generated made; /* the generation */
     struct sluice_plan plan;      /* the memory plan in force; all zero when nothing streams */
-    uint64_t peak_bytes;          /* cli_memory_peak when the generation had ended */
-    uint64_t cgroup_peak_bytes;   /* cli_memory_cgroup_peak then; 0: not readable */
+    uint64_t peak_bytes;          /* plan_process_peak when the generation had ended */
+    uint64_t cgroup_peak_bytes;   /* plan_cgroup_peak then; 0: not readable */
     uint64_t restored;            /* tokens of the prompt that --prompt-cache gave; not in `prompt` */
     double first_token_s;         /* from the prompt's start to the first token; 0: none was made */
     char mode[512];               /* the mode line, final */

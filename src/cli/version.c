@@ -2,7 +2,6 @@
  * version.c - `sluice --version`: what a report of a fault should begin with, as text or as JSON.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -28,28 +27,15 @@ static int print_text(const struct sluice_build *b) {
 }
 
 static int print_json(const struct sluice_build *b) {
-    json_t *o = json_object();
-    const bool ok = cli_json_put(o, "sluice", json_string(sluice_version())) &&
-                    cli_json_put(o, "llama_cpp", cli_json_text(b->llama)) &&
-                    cli_json_put(o, "llama_cpp_commit", b->commit[0] ? cli_json_text(b->commit) : json_null()) &&
-                    cli_json_put(o, "llama_cpp_build", cli_json_text(b->kind)) &&
-                    cli_json_put(o, "ggml", cli_json_text(b->ggml)) &&
-                    cli_json_put(o, "ggml_commit", cli_json_text(b->ggml_commit)) &&
-                    cli_json_put(o, "cpu_backend_linked_in", json_boolean(b->cpu_linked)) &&
-                    cli_json_put(o, "cpu_features", b->cpu_linked ? cli_json_text(b->cpu) : json_null()) &&
-                    cli_json_put(o, "assertions", json_boolean(b->assertions)) &&
-                    cli_json_put(o, "sanitizer", b->sanitizer[0] ? cli_json_text(b->sanitizer) : json_null());
-    o = cli_json_whole(o, ok);
-    char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
-    int rc = CLI_EXIT_FAILED;
-    if (!text) {
-        cli_fail(rc, "sluice", "no memory");
-    } else if (cli_write("sluice", text, strlen(text)) && cli_write("sluice", "\n", 1)) {
-        rc = CLI_EXIT_OK;
-    }
-    free(text);
-    json_decref(o);
-    return rc;
+    return cli_json_print("sluice",
+                          json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:b, s:o}", "sluice", sluice_version(),
+                                    "llama_cpp", cli_json_text(b->llama), "llama_cpp_commit",
+                                    cli_json_text(b->commit[0] ? b->commit : NULL), "llama_cpp_build",
+                                    cli_json_text(b->kind), "ggml", cli_json_text(b->ggml), "ggml_commit",
+                                    cli_json_text(b->ggml_commit), "cpu_backend_linked_in", b->cpu_linked,
+                                    "cpu_features", cli_json_text(b->cpu_linked ? b->cpu : NULL), "assertions",
+                                    b->assertions, "sanitizer", cli_json_text(b->sanitizer[0] ? b->sanitizer : NULL)),
+                          JSON_INDENT(2));
 }
 
 int cli_version(int argc, char **argv) {

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "memory/cgroup.h"
 
@@ -67,4 +68,9 @@ void plan_process_read(struct plan_process *p, const char *root) {
     if ((size_t)snprintf(path, sizeof path, "%s/proc/self/maps", root) < sizeof path) {
         p->stacks = process_stacks(path);
     }
+}
+
+uint64_t plan_process_peak(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0; /* Linux counts KiB */
 }

@@ -17,4 +17,7 @@ struct plan_process {
  */
 void plan_process_read(struct plan_process *p, const char *root);
 
+/* Largest resident set of this process so far, bytes; mapped file pages count. 0: not known. */
+uint64_t plan_process_peak(void);
+
 #endif

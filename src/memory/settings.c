@@ -6,6 +6,7 @@
  * name. (An engine whose BMOE_CACHE_MB=auto parsed as 0, cache off, shows why.)
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 #include "memory/settings.h"
 #include "sluice.h"
 #include "cache/error.h"
+
+enum { SETTINGS_THREADS = 64 /* reads in flight at most */ };
 
 /*
  * Do the experts that are left get the weight of those left out? No: measured at four thresholds, their divergence from
@@ -98,64 +101,117 @@ bool sluice_parse_size(const char *text, uint64_t *bytes) {
     return false;
 }
 
-static bool settings_bool(const char *v, bool *out) {
-    if (strcmp(v, "0") == 0 || strcmp(v, "1") == 0) {
-        *out = v[0] == '1';
-        return true;
-    }
-    return false;
-}
+/* A setting. */
+struct setting {
+    const char *name;                                                      /* in sluice_settings_set */
+    bool (*set)(void *field, const char *value, const struct setting *as); /* false: not a value */
+    size_t offset;                                                         /* of its field in sluice_settings */
+    const char *words;                                                     /* those that it can be, by number */
+    const char *values;                                                    /* what is a value, for the message */
+};
 
-static bool settings_int(const char *v, int min, int max, int *out) {
-    char *end;
-    errno = 0;
-    const long n = strtol(v, &end, 10);
-    if (v[0] < '0' || v[0] > '9' || *end || errno || n < min || n > max) {
+static bool set_bool(void *field, const char *v, const struct setting *as) {
+    (void)as;
+    if ((v[0] != '0' && v[0] != '1') || v[1]) {
         return false;
     }
-    *out = (int)n;
+    *(bool *)field = v[0] == '1';
+    return true;
+}
+
+/* The place of a text among `words`, which have blanks between; -1: it is none of them. */
+static int word_number(const char *words, const char *v) {
+    const size_t len = strlen(v);
+    for (int i = 0; *words; i++) {
+        const size_t n = strcspn(words, " ");
+        if (n == len && strncmp(words, v, n) == 0) {
+            return i;
+        }
+        words += n + strspn(words + n, " ");
+    }
+    return -1;
+}
+
+/* An enum of which the words are the values from 0 on. */
+static bool set_word(void *field, const char *v, const struct setting *as) {
+    const int i = word_number(as->words, v);
+    if (i >= 0) {
+        *(int *)field = i;
+    }
+    return i >= 0;
+}
+
+/* A bool with words for false and true. */
+static bool set_either(void *field, const char *v, const struct setting *as) {
+    const int i = word_number(as->words, v);
+    *(bool *)field = i == 1;
+    return i >= 0;
+}
+
+static bool set_io(void *field, const char *v, const struct setting *as) {
+    const int i = word_number(as->words, v);
+    *(enum sluice_io *)field = i == 1 ? SLUICE_IO_PREAD : SLUICE_IO_AUTO;
+    return i >= 0;
+}
+
+static bool set_size(void *field, const char *v, const struct setting *as) {
+    (void)as;
+    return sluice_parse_size(v, field);
+}
+
+static bool set_size_above_0(void *field, const char *v, const struct setting *as) {
+    return set_size(field, v, as) && *(uint64_t *)field > 0;
+}
+
+static bool set_threads(void *field, const char *v, const struct setting *as) {
+    char *end;
+    (void)as;
+    errno = 0;
+    const long n = strtol(v, &end, 10);
+    if (v[0] < '0' || v[0] > '9' || *end || errno || n < 1 || n > SETTINGS_THREADS) {
+        return false;
+    }
+    *(int *)field = (int)n;
     return true;
 }
 
 /*
- * A decimal number from 0 to 1, digits after the point as many as one likes. No sign, no exponent, no nan; not strtod,
+ * A decimal number from 0 to 1 with any number of digits after the point. No sign, no exponent, no nan; not strtod,
  * which asks the locale.
  */
-static bool settings_share(const char *v, double *out) {
-    const char *p = v;
+static bool set_share(void *field, const char *v, const struct setting *as) {
     double whole = 0, part = 0, scale = 1;
-    if (*p < '0' || *p > '9') {
+    (void)as;
+    if (*v < '0' || *v > '9') {
         return false;
     }
-    for (; *p >= '0' && *p <= '9'; p++) {
-        whole = whole * 10 + (*p - '0');
+    for (; *v >= '0' && *v <= '9'; v++) {
+        whole = whole * 10 + (*v - '0');
     }
-    if (*p == '.') {
-        p++;
-        if (*p < '0' || *p > '9') {
+    if (*v == '.') {
+        v++;
+        if (*v < '0' || *v > '9') {
             return false;
         }
-        for (; *p >= '0' && *p <= '9'; p++) {
-            if (scale < 1e18) { /* what a double does not hold is left away, and with it no overflow */
-                part = part * 10 + (*p - '0');
+        for (; *v >= '0' && *v <= '9'; v++) {
+            if (scale < 1e18) { /* a double does not hold more digits, and so nothing overflows */
+                part = part * 10 + (*v - '0');
                 scale *= 10;
             }
         }
     }
-    const double x = whole + part / scale;
-    if (*p || x > 1) {
-        return false;
-    }
-    *out = x;
-    return true;
+    *(double *)field = whole + part / scale;
+    return !*v && *(double *)field <= 1;
 }
 
-static bool set_cache(struct sluice_settings *s, const char *v) {
+static bool set_cache(void *field, const char *v, const struct setting *as) {
+    struct sluice_settings *s = field;
+    uint64_t bytes = 0;
+    (void)as;
     if (strcmp(v, "auto") == 0) {
         s->cache = SLUICE_CACHE_AUTO;
         return true;
     }
-    uint64_t bytes = 0;
     if (strcmp(v, "off") != 0 && !sluice_parse_size(v, &bytes)) {
         return false;
     }
@@ -164,140 +220,55 @@ static bool set_cache(struct sluice_settings *s, const char *v) {
     return true;
 }
 
-static bool set_floor(struct sluice_settings *s, const char *v) {
-    return sluice_parse_size(v, &s->floor_bytes);
-}
-
-static bool set_memory(struct sluice_settings *s, const char *v) {
-    return sluice_parse_size(v, &s->memory_bytes) && s->memory_bytes > 0;
-}
-
-static bool set_staging(struct sluice_settings *s, const char *v) {
-    return sluice_parse_size(v, &s->staging_bytes) && s->staging_bytes > 0;
-}
-
-static bool set_dense(struct sluice_settings *s, const char *v) {
-    static const char *const names[] = {
-        [SLUICE_DENSE_ANON] = "anon", [SLUICE_DENSE_MMAP] = "mmap", [SLUICE_DENSE_LOCK] = "lock"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(v, names[i]) == 0) {
-            s->dense = (enum sluice_dense)i;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool set_policy(struct sluice_settings *s, const char *v) {
-    s->policy = strcmp(v, "lru") == 0 ? SLUICE_POLICY_LRU : SLUICE_POLICY_CYCLE;
-    return s->policy == SLUICE_POLICY_LRU || strcmp(v, "cycle") == 0;
-}
-
-static bool set_force(struct sluice_settings *s, const char *v) {
-    return settings_bool(v, &s->force_cache);
-}
-
-static bool set_io(struct sluice_settings *s, const char *v) {
-    s->io = strcmp(v, "pread") == 0 ? SLUICE_IO_PREAD : SLUICE_IO_AUTO;
-    return s->io == SLUICE_IO_PREAD || strcmp(v, "auto") == 0;
-}
-
-static bool set_threads(struct sluice_settings *s, const char *v) {
-    return settings_int(v, 1, 64, &s->io_threads);
-}
-
-static bool set_direct(struct sluice_settings *s, const char *v) {
-    return settings_bool(v, &s->direct_io);
-}
-
-static bool set_lookahead(struct sluice_settings *s, const char *v) {
-    return settings_bool(v, &s->lookahead);
-}
-
-static bool set_kernel(struct sluice_settings *s, const char *v) {
-    s->reference_kernel = strcmp(v, "reference") == 0;
-    return s->reference_kernel || strcmp(v, "fused") == 0;
-}
-
-static bool set_publish(struct sluice_settings *s, const char *v) {
-    return settings_bool(v, &s->publish);
-}
-
-static bool set_quiet(struct sluice_settings *s, const char *v) {
-    return settings_bool(v, &s->quiet);
-}
-
-static bool set_drop(struct sluice_settings *s, const char *v) {
-    return settings_share(v, &s->drop_cold_experts);
-}
-
-static bool set_renorm(struct sluice_settings *s, const char *v) {
-    s->drop_renorm = strcmp(v, "on") == 0;
-    return s->drop_renorm || strcmp(v, "off") == 0;
-}
-
-static bool set_prefill(struct sluice_settings *s, const char *v) {
-    return settings_bool(v, &s->drop_in_prefill);
-}
-
-static bool set_reproducible(struct sluice_settings *s, const char *v) {
-    return settings_bool(v, &s->drop_reproducible);
-}
-
-static bool set_cold_model(struct sluice_settings *s, const char *v) {
+static bool set_file(void *field, const char *v, const struct setting *as) {
     const size_t n = strlen(v);
-    if (n == 0 || n >= sizeof s->cold_model) {
+    (void)as;
+    if (n == 0 || n >= sizeof((struct sluice_settings *)0)->cold_model) {
         return false;
     }
-    memcpy(s->cold_model, v, n + 1);
+    memcpy(field, v, n + 1);
     return true;
 }
 
-static bool set_window(struct sluice_settings *s, const char *v) {
+static bool set_window(void *field, const char *v, const struct setting *as) {
     struct plan_address a;
-    if (strcmp(v, "off") == 0) {
-        s->window[0] = '\0';
-        return true;
-    }
-    if (!plan_address_parse(v, &a)) {
+    const bool off = strcmp(v, "off") == 0;
+    (void)as;
+    if (!off && !plan_address_parse(v, &a)) {
         return false;
     }
-    snprintf(s->window, sizeof s->window, "%s", v); /* the parser takes no longer ones */
+    snprintf(field, SLUICE_ADDRESS_MAX, "%s", off ? "" : v); /* the parser takes no longer ones */
     return true;
 }
 
-static bool set_window_remote(struct sluice_settings *s, const char *v) {
-    return settings_bool(v, &s->window_allow_remote);
-}
+#define FIELD(name) offsetof(struct sluice_settings, name)
 
-static const struct {
-    const char *name;                                      /* in sluice_settings_set */
-    const char *env;                                       /* in the environment */
-    bool (*set)(struct sluice_settings *s, const char *v); /* false: not a value */
-    const char *values;                                    /* what is, for the message */
-} settings_table[] = {
-    {"cache", "SLUICE_CACHE", set_cache, "auto, off, 0 or a size such as 2000MiB or 4GiB"},
-    {"cache_floor", "SLUICE_CACHE_FLOOR", set_floor, "a size such as 512MiB"},
-    {"memory", "SLUICE_MEMORY", set_memory, "a size such as 3GiB, not 0"},
-    {"staging", "SLUICE_STAGING", set_staging, "a size such as 256MiB, not 0"},
-    {"dense", "SLUICE_DENSE", set_dense, "anon, mmap or lock"},
-    {"cache_policy", "SLUICE_CACHE_POLICY", set_policy, "cycle or lru"},
-    {"force_cache", "SLUICE_FORCE_CACHE", set_force, "0 or 1"},
-    {"io", "SLUICE_IO", set_io, "auto or pread; uring was removed, it made no run faster and some slower"},
-    {"io_threads", "SLUICE_IO_THREADS", set_threads, "1..64"},
-    {"direct_io", "SLUICE_DIRECT_IO", set_direct, "0 or 1"},
-    {"lookahead", "SLUICE_LOOKAHEAD", set_lookahead, "0 or 1"},
-    {"kernel", "SLUICE_KERNEL", set_kernel, "fused or reference"},
-    {"publish", "SLUICE_PUBLISH", set_publish, "0 or 1"},
-    {"quiet", "SLUICE_QUIET", set_quiet, "0 or 1"},
-    {"drop_cold_experts", "SLUICE_DROP_COLD_EXPERTS", set_drop, "a number from 0 to 1, such as 0.5"},
-    {"drop_renorm", "SLUICE_DROP_RENORM", set_renorm, "on or off"},
-    {"drop_in_prefill", "SLUICE_DROP_IN_PREFILL", set_prefill, "0 or 1"},
-    {"drop_reproducible", "SLUICE_DROP_REPRODUCIBLE", set_reproducible, "0 or 1"},
-    {"cold_model", "SLUICE_COLD_MODEL", set_cold_model, "a file name"},
-    {"window", "SLUICE_WINDOW", set_window, "an address and a port such as 127.0.0.1:8090, a port, or off"},
-    {"window_allow_remote", "SLUICE_WINDOW_ALLOW_REMOTE", set_window_remote, "0 or 1"},
+static const struct setting settings_table[] = {
+    {"cache", set_cache, 0, NULL, "auto, off, 0 or a size such as 2000MiB or 4GiB"},
+    {"cache_floor", set_size, FIELD(floor_bytes), NULL, "a size such as 512MiB"},
+    {"memory", set_size_above_0, FIELD(memory_bytes), NULL, "a size such as 3GiB, not 0"},
+    {"staging", set_size_above_0, FIELD(staging_bytes), NULL, "a size such as 256MiB, not 0"},
+    {"dense", set_word, FIELD(dense), "anon mmap lock", "anon, mmap or lock"},
+    {"cache_policy", set_word, FIELD(policy), "cycle lru", "cycle or lru"},
+    {"force_cache", set_bool, FIELD(force_cache), NULL, "0 or 1"},
+    {"io", set_io, FIELD(io), "auto pread", "auto or pread; uring was removed, it made no run faster and some slower"},
+    {"io_threads", set_threads, FIELD(io_threads), NULL, "1..64"},
+    {"direct_io", set_bool, FIELD(direct_io), NULL, "0 or 1"},
+    {"lookahead", set_bool, FIELD(lookahead), NULL, "0 or 1"},
+    {"kernel", set_either, FIELD(reference_kernel), "fused reference", "fused or reference"},
+    {"publish", set_bool, FIELD(publish), NULL, "0 or 1"},
+    {"quiet", set_bool, FIELD(quiet), NULL, "0 or 1"},
+    {"drop_cold_experts", set_share, FIELD(drop_cold_experts), NULL, "a number from 0 to 1, such as 0.5"},
+    {"drop_renorm", set_either, FIELD(drop_renorm), "off on", "on or off"},
+    {"drop_in_prefill", set_bool, FIELD(drop_in_prefill), NULL, "0 or 1"},
+    {"drop_reproducible", set_bool, FIELD(drop_reproducible), NULL, "0 or 1"},
+    {"cold_model", set_file, FIELD(cold_model), NULL, "a file name"},
+    {"window", set_window, FIELD(window), NULL, "an address and a port such as 127.0.0.1:8090, a port, or off"},
+    {"window_allow_remote", set_bool, FIELD(window_allow_remote), NULL, "0 or 1"},
 };
+
+_Static_assert(sizeof(enum sluice_dense) == sizeof(int) && sizeof(enum sluice_policy) == sizeof(int),
+               "set_word stores an int");
 
 enum { SETTINGS_N = sizeof settings_table / sizeof *settings_table };
 
@@ -305,8 +276,9 @@ enum { SETTINGS_N = sizeof settings_table / sizeof *settings_table };
 static int settings_apply(struct sluice_settings *s, size_t i, const char *as, const char *value,
                           struct sluice_error *err) {
     struct sluice_settings next = *s;
-    if (!settings_table[i].set(&next, value)) {
-        return sluice_fail(err, SLUICE_ERR_ARG, "%s: '%.64s' is not a value (%s)", as, value, settings_table[i].values);
+    const struct setting *row = &settings_table[i];
+    if (!row->set((char *)&next + row->offset, value, row)) {
+        return sluice_fail(err, SLUICE_ERR_ARG, "%s: '%.64s' is not a value (%s)", as, value, row->values);
     }
     *s = next;
     return sluice_ok(err);
@@ -321,12 +293,21 @@ int sluice_settings_set(struct sluice_settings *s, const char *name, const char 
     return sluice_fail(err, SLUICE_ERR_ARG, "no setting is called '%.64s'", name);
 }
 
+void settings_variable(const char *name, char out[SETTINGS_NAME]) {
+    size_t n = (size_t)snprintf(out, SETTINGS_NAME, "SLUICE_%s", name);
+    for (n = n < SETTINGS_NAME ? n : SETTINGS_NAME - 1; n > 0; n--) {
+        out[n - 1] = out[n - 1] >= 'a' && out[n - 1] <= 'z' ? (char)(out[n - 1] - 'a' + 'A') : out[n - 1];
+    }
+}
+
 int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err) {
     struct sluice_settings next = *s;
     for (size_t i = 0; i < SETTINGS_N; i++) {
-        const char *value = getenv(settings_table[i].env);
+        char name[SETTINGS_NAME];
+        settings_variable(settings_table[i].name, name);
+        const char *value = getenv(name);
         if (value) {
-            const int rc = settings_apply(&next, i, settings_table[i].env, value, err);
+            const int rc = settings_apply(&next, i, name, value, err);
             if (rc) {
                 return rc;
             }
@@ -337,7 +318,7 @@ int sluice_settings_from_env(struct sluice_settings *s, struct sluice_error *err
 }
 
 int settings_check(const struct sluice_settings *s, struct sluice_error *err) {
-    if (s->io_threads < 1 || s->io_threads > 64) {
+    if (s->io_threads < 1 || s->io_threads > SETTINGS_THREADS) {
         return sluice_fail(err, SLUICE_ERR_ARG, "io_threads: %d is not within 1..64", s->io_threads);
     }
     if (s->cache == SLUICE_CACHE_FIXED && s->cache_bytes == 0) {
@@ -348,11 +329,12 @@ int settings_check(const struct sluice_settings *s, struct sluice_error *err) {
                            "io: %d is not a way to read (uring, 1, was removed: it made no run faster)", (int)s->io);
     }
     if (s->dense > SLUICE_DENSE_LOCK) {
-        return sluice_fail(err, SLUICE_ERR_ARG, "dense: %d is no place", (int)s->dense);
+        return sluice_fail(err, SLUICE_ERR_ARG, "dense: %d is not one of anon (0), mmap (1) and lock (2)",
+                           (int)s->dense);
     }
     struct plan_address a;
     if (s->window[0] && !plan_address_parse(s->window, &a)) {
-        return sluice_fail(err, SLUICE_ERR_ARG, "window: '%.64s' is no address with a port", s->window);
+        return sluice_fail(err, SLUICE_ERR_ARG, "window: '%.64s' is not an address with a port", s->window);
     }
     if (s->window[0] && !a.loopback && !s->window_allow_remote) {
         return sluice_fail(err, SLUICE_ERR_ARG,

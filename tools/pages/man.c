@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "memory/settings.h"
 #include "pages.h"
 #include "sluice.h"
 
@@ -157,6 +158,7 @@ static void put_option(FILE *out, const struct cli_option *o) {
 /* The settings among the options can be given in the environment, too: SLUICE_ and the setting's name in capitals. */
 static void put_environment(FILE *out, const struct cli_command *c) {
     const struct cli_option *o;
+    char name[SETTINGS_NAME];
     bool first = true;
     for (struct cli_walk w = {0}; (o = cli_next_option(c, &w));) {
         if (o->set != cli_set_setting) {
@@ -164,11 +166,8 @@ static void put_environment(FILE *out, const struct cli_command *c) {
         }
         fputs(first ? ".SH ENVIRONMENT\nOptions win over the environment.\n" : "", out);
         first = false;
-        fputs(".TP\n\\fBSLUICE_", out);
-        for (const char *s = o->setting; *s; s++) {
-            fputc(toupper((unsigned char)*s), out);
-        }
-        fputs("\\fR", out);
+        settings_variable(o->setting, name);
+        fprintf(out, ".TP\n\\fB%s\\fR", name);
         if (o->fixed) {
             fputc('=', out);
             put_all(out, o->fixed);
