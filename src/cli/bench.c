@@ -14,11 +14,6 @@
 #include "cli/bench_impl.h"
 #include "cli/commands.h"
 
-static bool stopped(void *user) {
-    (void)user;
-    return cli_interrupted();
-}
-
 /* Half of the disk's probes, with the page cache out of the way by direct reads. */
 static int probe(struct bench *b) {
     struct sluice_probe_params params = {
@@ -26,7 +21,7 @@ static int probe(struct bench *b) {
         .direct = b->settings.direct_io,
         .seconds = b->config->bench.probe_seconds,
         .max_bytes = 16ull << 30,
-        .interrupted = stopped,
+        .interrupted = cli_interrupted_by,
     };
     struct sluice_error err;
     for (int i = 0; i < BENCH_PROBES / 2 && params.seconds > 0 && !cli_interrupted(); i++) {

@@ -20,8 +20,6 @@
 #include "cli/session.h"
 #include "cli/summary.h"
 #include "cli/text.h"
-#include "memory/cgroup.h"
-#include "memory/process.h"
 #include "run/evaluate.h"
 #include "run/identity.h"
 
@@ -35,16 +33,8 @@ struct eval {
     uint32_t batch;                       /* tokens per batch */
     bool other_model;                     /* the reference is of another model file */
     struct cli_phase phase;               /* all of it, measured */
-    struct sluice_stats total;            /* counters at the end */
-    struct sluice_plan plan;              /* the memory plan in force; all zero when nothing streams */
-    uint64_t peak_bytes;                  /* plan_process_peak at the end */
-    uint64_t cgroup_peak_bytes;           /* plan_cgroup_peak then; 0: not readable */
-    char mode[512];                       /* the mode line, final */
+    struct cli_end end;                   /* how things stand then */
 };
-
-static bool streams(const struct eval *e) {
-    return !e->config->resident && e->total.tensors > 0;
-}
 
 /* Open the reference and take from it what the command line leaves open. Before the model: mistakes are cheap here. */
 static int open_reference(struct eval *e) {
@@ -152,14 +142,10 @@ static int evaluate(struct eval *e, const int32_t *tokens, size_t n) {
         return cli_session_fail(s, &err);
     }
     cli_progress_clear(&s->progress);
-    sluice_get_stats(&e->total);
     e->phase = (struct cli_phase){.tokens = e->result.computed,
                                   .seconds = e->result.seconds,
                                   .steps = s->steps[e->params.decode ? SLUICE_PHASE_GENERATION : SLUICE_PHASE_PROMPT]};
-    cli_session_mode(s, e->mode, sizeof e->mode);
-    sluice_get_plan(&e->plan);
-    e->peak_bytes = plan_process_peak();
-    e->cgroup_peak_bytes = plan_cgroup_peak("");
+    cli_end_read(&e->end, s);
     return cli_session_end_csv(s);
 }
 
@@ -216,8 +202,8 @@ static void print_summary(const struct eval *e, FILE *out) {
     if (e->params.reference) {
         print_reference(e, out);
     }
-    cli_phase_print(out, "eval", &e->phase, streams(e));
-    cli_memory_print(out, &e->total, streams(e), e->peak_bytes, e->cgroup_peak_bytes);
+    cli_phase_print(out, "eval", &e->phase, e->end.streams);
+    cli_end_print(out, &e->end);
     if (e->params.save && !e->result.stop) {
         fprintf(out, "  %-12swritten to %s\n", "reference", e->config->eval.ref_save);
     }
@@ -250,21 +236,14 @@ static json_t *reference_json(const struct eval *e) {
 static json_t *report_json(const struct eval *e) {
     const struct cli_session *s = &e->session;
     const struct sluice_quality *q = &e->result.quality;
-    json_t *o = json_pack(
-        "{s:s, s:s, s:o, s:o, s:b, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f, s:o, s:I, s:o}",
-        "sluice", sluice_version(), "llama_cpp", SLUICE_LLAMA_VERSION, "architecture",
-        cli_json_text(s->gguf->architecture), "mode", cli_json_text(e->mode), "streaming", streams(e), "lossless",
-        cli_session_lossless(s), "interrupted", e->result.stop != SLUICE_STOP_NONE, "batch", (json_int_t)e->batch,
-        "threads", (json_int_t)s->params.n_threads, "ctx", (json_int_t)e->params.n_ctx, "chunks", (json_int_t)q->chunks,
-        "tokens_scored", (json_int_t)q->tokens, "perplexity", number(q->ppl), "perplexity_standard_error",
-        number(q->ppl_se), "log_perplexity", mean_json(&q->nll), "load_seconds", s->load_s, "score_seconds",
-        e->result.scored_s, "eval", cli_phase_json(&e->phase, streams(e)), "peak_memory_bytes", e->peak_bytes,
-        "cgroup_peak_bytes", cli_json_known(e->cgroup_peak_bytes));
-    bool ok = o != NULL;
-    if (streams(e)) {
-        ok = ok && cli_json_put(o, "cache", cli_cache_json(&e->total)) &&
-             cli_json_put(o, "plan", cli_plan_json(&e->plan));
-    }
+    json_t *o = cli_head_json(s, &e->end);
+    json_t *rest = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f, s:o}", "interrupted",
+                             e->result.stop != SLUICE_STOP_NONE, "batch", (json_int_t)e->batch, "threads",
+                             (json_int_t)s->params.n_threads, "ctx", (json_int_t)e->params.n_ctx, "chunks", q->chunks,
+                             "tokens_scored", q->tokens, "perplexity", number(q->ppl), "perplexity_standard_error",
+                             number(q->ppl_se), "log_perplexity", mean_json(&q->nll), "load_seconds", s->load_s,
+                             "score_seconds", e->result.scored_s, "eval", cli_phase_json(&e->phase, e->end.streams));
+    bool ok = json_object_update_new(o, rest) == 0 && cli_end_json(o, &e->end);
     if (e->params.reference) {
         ok = ok && cli_json_put(o, "reference", reference_json(e));
     }

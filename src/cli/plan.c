@@ -33,11 +33,6 @@ static const uint64_t PLAN_POOL = 256ull << 20;                  /* bytes of mad
 static const double PLAN_DISK_SLOW = 0.8, PLAN_DISK_FAST = 1.15; /* what a run may find beside the probe's extremes */
 static const double PLAN_COMPUTE_SLOW = 1.2, PLAN_COMPUTE_FAST = 0.9; /* the same, of the median token's seconds */
 
-static bool stopped(void *user) {
-    (void)user;
-    return cli_interrupted();
-}
-
 /* ---- memory ----------------------------------------------------------------------------------- */
 
 static void find_sizes(struct outlook *p) {
@@ -194,7 +189,7 @@ static bool sample_disk(struct outlook *p, struct outlook_lanes *l, double secon
         .seconds = seconds,
         .max_bytes = 16ull << 30,
         .seed = seed,
-        .interrupted = stopped,
+        .interrupted = cli_interrupted_by,
     };
     struct sluice_probe got;
     struct sluice_error err;
@@ -268,7 +263,7 @@ static void measure_speed(struct outlook *p, struct cli_progress *progress) {
         .n_threads = p->threads,
         .seconds = PLAN_SPEED_SECONDS,
         .max_bytes = limits.available && limits.available / 4 < PLAN_POOL ? limits.available / 4 : PLAN_POOL,
-        .interrupted = stopped,
+        .interrupted = cli_interrupted_by,
     };
     cli_progress_seconds(progress, "computing made-up tokens", 0);
     if (sluice_speed_measure(&params, &p->speed, &err)) {

@@ -72,6 +72,11 @@ bool cli_interrupted(void) {
     return atomic_load_explicit(&interrupts, memory_order_relaxed) != 0;
 }
 
+bool cli_interrupted_by(void *user) {
+    (void)user;
+    return cli_interrupted();
+}
+
 int cli_interrupt_fd(void) {
     int fd = atomic_load(&wake_fd);
     if (fd >= 0) {

@@ -64,6 +64,9 @@ void cli_progress_clear(struct cli_progress *p);
 void cli_interrupt_install(void);
 bool cli_interrupted(void);
 
+/* The same for those who are given a function with an argument. */
+bool cli_interrupted_by(void *user);
+
 /* Treat SIGTERM and SIGHUP like SIGINT, for a command that must clean up after itself. */
 void cli_interrupt_install_all(void);
 

@@ -51,6 +51,9 @@ struct replay_report {
 /* Is the cache too small for one token's experts? There LRU never hits. */
 bool replay_below_demand(const struct replay_report *r, const struct replay_line *l);
 
+/* Of the experts asked for, those that were in memory, percent. */
+double replay_hit_rate(const struct replay_counts *n);
+
 /* MiB read per generated token. */
 double replay_mib_per_token(const struct replay_line *l);
 

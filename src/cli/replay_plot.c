@@ -37,12 +37,6 @@ static double plot_y(double percent) {
     return PLOT_BOTTOM - (PLOT_BOTTOM - PLOT_TOP) * percent / 100;
 }
 
-static double plot_hits(const struct replay_line *l) {
-    const struct replay_counts *n = &l->result.phase[TRACE_GENERATION];
-    const uint64_t all = n->hits + n->misses;
-    return all ? 100.0 * (double)n->hits / (double)all : 0;
-}
-
 /* Text of a file: markup's characters are replaced. */
 static void plot_text(FILE *f, const char *text) {
     for (; *text; text++) {
@@ -113,7 +107,7 @@ static void plot_panel(FILE *f, const struct replay_report *r, size_t at) {
             if (end < 0) {
                 fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colours[policy]);
             }
-            end = plot_y(plot_hits(l));
+            end = plot_y(replay_hit_rate(&l->result.phase[TRACE_GENERATION]));
             fprintf(f, "%.1f,%.1f ", plot_x((double)l->budget, from, to), end);
         }
         if (end < 0) {

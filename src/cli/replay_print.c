@@ -8,8 +8,6 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/json.h"
 #include "cli/replay.h"
@@ -20,7 +18,7 @@ static double percent(double a, double b) {
     return b > 0 ? 100 * a / b : 0;
 }
 
-static double hit_rate(const struct replay_counts *n) {
+double replay_hit_rate(const struct replay_counts *n) {
     return percent((double)n->hits, (double)(n->hits + n->misses));
 }
 
@@ -51,7 +49,7 @@ static void print_head(FILE *out, const struct replay_report *r) {
             h->arch, h->n_layers, h->n_expert, h->n_expert_used, f->turns, f->turns == 1 ? "" : "s", p->steps,
             g->steps);
     fprintf(out, "  experts %.1f MiB, one token's demand %.1f MiB; recorded: %.1f %% hits", (double)f->bank_bytes / MIB,
-            (double)f->token_bytes / MIB, hit_rate(g));
+            (double)f->token_bytes / MIB, replay_hit_rate(g));
     if (h->engine) {
         fprintf(out, " with %s, %.1f MiB%s", h->policy, (double)h->budget / MIB, h->lookahead ? ", reading ahead" : "");
     }
@@ -82,7 +80,7 @@ static void print_report(FILE *out, const void *what) {
             lossy_name(&l->lossy, name, sizeof name);
             fprintf(out, "  %-22s", name);
         }
-        fprintf(out, "%8.1f%10.1f%11.2f", hit_rate(g),
+        fprintf(out, "%8.1f%10.1f%11.2f", replay_hit_rate(g),
                 percent((double)g->hit_bytes, (double)(g->hit_bytes + g->miss_bytes)), replay_mib_per_token(l));
         if (p->n_lossy && is_lossy(l)) {
             fprintf(out, "%11.1f%10.1f", percent((double)w->lost_reads, (double)w->misses),
@@ -109,7 +107,7 @@ int replay_print(const struct replay_report *r) {
 static json_t *counts_json(const struct replay_counts *n) {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "tokens", n->steps, "blocks", n->blocks, "routed",
                      n->routed, "hits", n->hits, "misses", n->misses, "hit_bytes", n->hit_bytes, "miss_bytes",
-                     n->miss_bytes, "hit_rate", hit_rate(n) / 100, "mib_per_token",
+                     n->miss_bytes, "hit_rate", replay_hit_rate(n) / 100, "mib_per_token",
                      n->steps ? (double)n->miss_bytes / MIB / (double)n->steps : 0);
 }
 
@@ -145,31 +143,19 @@ static json_t *line_json(const struct replay_report *r, const struct replay_line
     return cli_json_whole(o, ok);
 }
 
-/* Text of a file, which need not be UTF-8: a byte that JSON cannot hold becomes a question mark. */
-static json_t *text_json(const char *text) {
-    json_t *s = json_string(text);
-    char *copy = s ? NULL : strdup(text);
-    for (char *c = copy; c && *c; c++) {
-        *c = (unsigned char)*c < 0x80 ? *c : '?';
-    }
-    s = s ? s : json_string(copy ? copy : "?");
-    free(copy);
-    return s;
-}
-
 static json_t *report_json(const struct replay_report *r) {
     const struct trace_head *h = &r->trace.head;
     const struct replay_facts *f = &r->facts;
     json_t *lines = json_array();
-    json_t *o = json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "trace", text_json(r->path),
-                          "model", text_json(h->model), "architecture", text_json(h->arch), "layers",
+    json_t *o = json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "trace", cli_json_text(r->path),
+                          "model", cli_json_text(h->model), "architecture", cli_json_text(h->arch), "layers",
                           (json_int_t)h->n_layers, "experts", (json_int_t)h->n_expert, "experts_per_token",
                           (json_int_t)h->n_expert_used, "turns", (json_int_t)f->turns, "bank_bytes", f->bank_bytes,
                           "token_bytes", f->token_bytes, "recorded_prompt", counts_json(&f->phase[TRACE_PROMPT]),
                           "recorded_generation", counts_json(&f->phase[TRACE_GENERATION]));
     bool ok =
         o && (!h->engine || json_object_update_new(o, json_pack("{s:o, s:I, s:b}", "recorded_policy",
-                                                                text_json(h->policy), "recorded_budget_bytes",
+                                                                cli_json_text(h->policy), "recorded_budget_bytes",
                                                                 h->budget, "recorded_lookahead", h->lookahead)) == 0);
     for (size_t i = 0; i < r->n_lines && ok; i++) {
         ok = json_array_append_new(lines, line_json(r, &r->lines[i])) == 0;

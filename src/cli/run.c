@@ -19,8 +19,6 @@
 #include "cli/session.h"
 #include "cli/summary.h"
 #include "cli/text.h"
-#include "memory/cgroup.h"
-#include "memory/process.h"
 #include "run/prompt_cache.h"
 #include "run/prompt_file.h"
 
@@ -166,13 +164,9 @@ static int generate(struct run *run, const int32_t *tokens, size_t n) {
         }
         r->first_token_s = r->made.first_at > 0 ? r->made.first_at - start : 0;
     }
-    sluice_get_stats(&r->total);
     r->generation = (struct cli_phase){
         .tokens = r->made.steps, .seconds = r->made.steps_s, .steps = s->steps[SLUICE_PHASE_GENERATION]};
-    cli_session_mode(s, r->mode, sizeof r->mode);
-    sluice_get_plan(&r->plan);
-    r->peak_bytes = plan_process_peak(); /* before a comparison loads the model resident */
-    r->cgroup_peak_bytes = plan_cgroup_peak("");
+    cli_end_read(&r->end, s); /* before a comparison loads the model resident */
     if (run->last && run->last != '\n' && isatty(STDOUT_FILENO)) {
         cli_write(s->config->command, "\n", 1);
     }

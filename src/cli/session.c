@@ -18,11 +18,6 @@
 #include "run/info.h"
 #include "sluice.h"
 
-static bool hook_interrupted(void *user) {
-    (void)user;
-    return cli_interrupted();
-}
-
 static void hook_loading(void *user, double fraction) {
     struct cli_session *s = user;
     cli_progress_percent(&s->progress, "loading the model", fraction);
@@ -166,7 +161,7 @@ static void session_params(struct cli_session *s) {
                      .top_k = (int32_t)c->top_k,
                      .no_end = c->ignore_eos,
                      .seed = c->seed >= 0 ? (uint32_t)c->seed : random_seed()},
-        .hooks = {.interrupted = hook_interrupted,
+        .hooks = {.interrupted = cli_interrupted_by,
                   .loading = hook_loading,
                   .prompt = hook_prompt,
                   .step = hook_step,

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory/cgroup.h"
+#include "memory/process.h"
 #include "run/utf8.h"
 
 static const double MIB = 1024.0 * 1024.0;
@@ -42,10 +44,6 @@ static const char *stop_name(enum sluice_stop stop) {
         break;
     }
     return "stopped";
-}
-
-static bool streams(const struct cli_report *r) {
-    return !r->session->config->resident && r->total.tensors > 0;
 }
 
 void cli_phase_print(FILE *out, const char *name, const struct cli_phase *p, bool streaming) {
@@ -87,20 +85,28 @@ void cli_phase_print(FILE *out, const char *name, const struct cli_phase *p, boo
     }
 }
 
-void cli_memory_print(FILE *out, const struct sluice_stats *total, bool streaming, uint64_t peak_bytes,
-                      uint64_t cgroup_peak_bytes) {
-    if (streaming) {
+void cli_end_read(struct cli_end *e, const struct cli_session *s) {
+    sluice_get_stats(&e->total);
+    sluice_get_plan(&e->plan);
+    e->streams = !s->config->resident && e->total.tensors > 0;
+    e->peak_bytes = plan_process_peak();
+    e->cgroup_peak_bytes = plan_cgroup_peak("");
+    cli_session_mode(s, e->mode, sizeof e->mode);
+}
+
+void cli_end_print(FILE *out, const struct cli_end *e) {
+    if (e->streams) {
+        const struct sluice_stats *t = &e->total;
         fprintf(out, "  %-12s%.0f MiB, %" PRIu64 " of %" PRIu64 " experts in memory, %" PRIu64 " evicted\n", "cache",
-                (double)total->cache_bytes / MIB, total->resident, total->slots, total->evictions);
-        const struct sluice_foresee_stats *f = &total->foreseen;
-        if (f->begun) {
+                (double)t->cache_bytes / MIB, t->resident, t->slots, t->evictions);
+        if (t->foreseen.begun) {
             fprintf(out, "  %-12s%" PRIu64 " experts read before they were asked for, %" PRIu64 " of them used\n",
-                    "lookahead", f->begun, f->used);
+                    "lookahead", t->foreseen.begun, t->foreseen.used);
         }
     }
-    fprintf(out, "  %-12s%.0f MiB peak", "memory", (double)peak_bytes / MIB);
-    if (cgroup_peak_bytes) {
-        fprintf(out, " (its cgroup: %.0f MiB)", (double)cgroup_peak_bytes / MIB);
+    fprintf(out, "  %-12s%.0f MiB peak", "memory", (double)e->peak_bytes / MIB);
+    if (e->cgroup_peak_bytes) {
+        fprintf(out, " (its cgroup: %.0f MiB)", (double)e->cgroup_peak_bytes / MIB);
     }
     fputc('\n', out);
 }
@@ -117,11 +123,11 @@ void cli_summary_print(const struct cli_report *r, FILE *out) {
         fprintf(out, "  %-12s%" PRIu64 " tokens of the prompt, from %s\n", "restored", r->restored,
                 s->config->prompt_cache);
     }
-    cli_phase_print(out, "prompt", &r->prompt, streams(r));
+    cli_phase_print(out, "prompt", &r->prompt, r->end.streams);
     fprintf(out, "  %-12s%" PRIu32 " prompt tokens at most (%s)\n", "micro-batch", s->params.n_ubatch,
             s->config->n_ubatch ? "--ubatch" : "chosen");
-    cli_phase_print(out, "generation", &r->generation, streams(r));
-    cli_memory_print(out, &r->total, streams(r), r->peak_bytes, r->cgroup_peak_bytes);
+    cli_phase_print(out, "generation", &r->generation, r->end.streams);
+    cli_end_print(out, &r->end);
 }
 
 json_t *cli_phase_json(const struct cli_phase *p, bool streaming) {
@@ -140,7 +146,7 @@ json_t *cli_phase_json(const struct cli_phase *p, bool streaming) {
     return cli_json_whole(o, ok);
 }
 
-json_t *cli_cache_json(const struct sluice_stats *t) {
+static json_t *cache_json(const struct sluice_stats *t) {
     return counters_object(COUNTERS_RUN, &(struct counters_at){.stats = t});
 }
 
@@ -158,33 +164,31 @@ static json_t *comparison_json(const struct sluice_comparison *c) {
     return cli_json_whole(o, ok);
 }
 
+json_t *cli_head_json(const struct cli_session *s, const struct cli_end *e) {
+    return json_pack("{s:s, s:s, s:o, s:o, s:b, s:b}", "sluice", sluice_version(), "llama_cpp", SLUICE_LLAMA_VERSION,
+                     "architecture", cli_json_text(s->gguf->architecture), "mode", cli_json_text(e->mode), "streaming",
+                     e->streams, "lossless", cli_session_lossless(s));
+}
+
+bool cli_end_json(json_t *o, const struct cli_end *e) {
+    return cli_json_count(o, "peak_memory_bytes", e->peak_bytes) &&
+           cli_json_put(o, "cgroup_peak_bytes", cli_json_known(e->cgroup_peak_bytes)) &&
+           (!e->streams ||
+            (cli_json_put(o, "cache", cache_json(&e->total)) && cli_json_put(o, "plan", cli_plan_json(&e->plan))));
+}
+
 /* The whole object; NULL when memory is short. `text` is valid UTF-8. */
 static json_t *report_json(const struct cli_report *r, const char *text, size_t n_text) {
     const struct cli_session *s = r->session;
-    json_t *o = json_object();
-    bool ok =
-        cli_json_put(o, "sluice", json_string(sluice_version())) &&
-        cli_json_put(o, "llama_cpp", json_string(SLUICE_LLAMA_VERSION)) &&
-        cli_json_put(o, "architecture", cli_json_text(s->gguf->architecture)) &&
-        cli_json_put(o, "mode", cli_json_text(r->mode)) && cli_json_put(o, "streaming", json_boolean(streams(r))) &&
-        cli_json_put(o, "lossless", json_boolean(cli_session_lossless(s))) &&
-        cli_json_put(o, "text", json_stringn(text, n_text)) &&
-        cli_json_put(o, "stop", json_string(stop_name(r->made.stop))) &&
-        cli_json_count(o, "tokens_generated", r->made.tokens) &&
-        cli_json_put(o, "temperature", json_real(s->config->temp)) &&
-        cli_json_count(o, "seed", s->params.sampling.seed) && cli_json_put(o, "load_seconds", json_real(s->load_s)) &&
-        cli_json_put(o, "first_token_seconds", json_real(r->first_token_s)) &&
-        cli_json_count(o, "restored_tokens", r->restored) && cli_json_count(o, "ubatch", s->params.n_ubatch) &&
-        cli_json_put(o, "ubatch_chosen", json_boolean(s->config->n_ubatch == 0)) &&
-        cli_json_put(o, "prompt", cli_phase_json(&r->prompt, streams(r))) &&
-        cli_json_put(o, "generation", cli_phase_json(&r->generation, streams(r))) &&
-        cli_json_count(o, "peak_memory_bytes", r->peak_bytes) &&
-        cli_json_put(o, "cgroup_peak_bytes",
-                     r->cgroup_peak_bytes ? json_integer((json_int_t)r->cgroup_peak_bytes) : json_null());
-    if (streams(r)) {
-        ok = ok && cli_json_put(o, "cache", cli_cache_json(&r->total)) &&
-             cli_json_put(o, "plan", cli_plan_json(&r->plan));
-    }
+    json_t *o = cli_head_json(s, &r->end);
+    json_t *rest =
+        json_pack("{s:o, s:s, s:I, s:f, s:I, s:f, s:f, s:I, s:I, s:b, s:o, s:o}", "text", json_stringn(text, n_text),
+                  "stop", stop_name(r->made.stop), "tokens_generated", r->made.tokens, "temperature", s->config->temp,
+                  "seed", (json_int_t)s->params.sampling.seed, "load_seconds", s->load_s, "first_token_seconds",
+                  r->first_token_s, "restored_tokens", r->restored, "ubatch", (json_int_t)s->params.n_ubatch,
+                  "ubatch_chosen", s->config->n_ubatch == 0, "prompt", cli_phase_json(&r->prompt, r->end.streams),
+                  "generation", cli_phase_json(&r->generation, r->end.streams));
+    bool ok = json_object_update_new(o, rest) == 0 && cli_end_json(o, &r->end);
     if (r->compared) {
         ok = ok && cli_json_put(o, "compared", comparison_json(&r->comparison));
     }
@@ -192,17 +196,9 @@ static json_t *report_json(const struct cli_report *r, const char *text, size_t 
 }
 
 int cli_summary_json(const struct cli_report *r, const char *text, size_t n_text) {
-    const char *command = r->session->config->command;
     size_t n_clean = 0;
     char *clean = sluice_utf8_clean(text, n_text, &n_clean);
     json_t *o = clean ? report_json(r, clean, n_clean) : NULL;
-    char *page = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     free(clean);
-    json_decref(o);
-    if (!page) {
-        return cli_fail(CLI_EXIT_FAILED, command, "no memory for the JSON object");
-    }
-    bool ok = cli_write(command, page, strlen(page)) && cli_write(command, "\n", 1);
-    free(page);
-    return ok ? CLI_EXIT_OK : CLI_EXIT_FAILED;
+    return cli_json_print(r->session->config->command, o, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 }

@@ -18,18 +18,24 @@ struct cli_phase {
     struct step_sums steps; /* its steps, added up; of failed and interrupted ones nothing */
 };
 
+/* How things stand when all is computed. */
+struct cli_end {
+    bool streams;               /* something does */
+    struct sluice_stats total;  /* counters */
+    struct sluice_plan plan;    /* the memory plan in force; all zero when nothing streams */
+    uint64_t peak_bytes;        /* plan_process_peak */
+    uint64_t cgroup_peak_bytes; /* plan_cgroup_peak; 0: not readable */
+    char mode[512];             /* the mode line, final */
+};
+
 struct cli_report {
     const struct cli_session *session;
     struct cli_phase prompt;      /* reading the prompt */
     struct cli_phase generation;  /* the steps after it */
-    struct sluice_stats total;    /* counters at the end */
     struct sluice_generated made; /* the generation */
-    struct sluice_plan plan;      /* the memory plan in force; all zero when nothing streams */
-    uint64_t peak_bytes;          /* plan_process_peak when the generation had ended */
-    uint64_t cgroup_peak_bytes;   /* plan_cgroup_peak then; 0: not readable */
+    struct cli_end end;           /* when the generation had ended */
     uint64_t restored;            /* tokens of the prompt that --prompt-cache gave; not in `prompt` */
     double first_token_s;         /* from the prompt's start to the first token; 0: none was made */
-    char mode[512];               /* the mode line, final */
     bool compared;                /* --compare-resident: comparison is filled */
     struct sluice_comparison comparison;
 };
@@ -37,14 +43,20 @@ struct cli_report {
 /* "  name   512 tokens in 1.00 s, ..." and where the time went. `streaming`: with what was read. */
 void cli_phase_print(FILE *out, const char *name, const struct cli_phase *p, bool streaming);
 
-/* The lines on cache, reading ahead and memory; the first two when something streams. */
-void cli_memory_print(FILE *out, const struct sluice_stats *total, bool streaming, uint64_t peak_bytes,
-                      uint64_t cgroup_peak_bytes);
+/* Fill *e: nothing more is computed by the session. */
+void cli_end_read(struct cli_end *e, const struct cli_session *s);
 
-/* The same as JSON objects: a phase; the cache; the memory plan. NULL: no memory. */
+/* The lines on cache, reading ahead and memory; the first two when something streams. */
+void cli_end_print(FILE *out, const struct cli_end *e);
+
+/* JSON objects: a phase; the memory plan. NULL: no memory. */
 json_t *cli_phase_json(const struct cli_phase *p, bool streaming);
-json_t *cli_cache_json(const struct sluice_stats *total);
 json_t *cli_plan_json(const struct sluice_plan *p);
+
+/* What the object of a run begins with: versions, model, mode. NULL: no memory. And what it ends with. False likewise.
+ */
+json_t *cli_head_json(const struct cli_session *s, const struct cli_end *e);
+bool cli_end_json(json_t *o, const struct cli_end *e);
 
 /* The summary, some lines. */
 void cli_summary_print(const struct cli_report *r, FILE *out);
