@@ -24,11 +24,15 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+void bench_sort(double *v, size_t n) {
+    qsort(v, n, sizeof *v, by_value);
+}
+
 double bench_quantile(double *v, size_t n, double q) {
     if (n == 0) {
         return NAN;
     }
-    qsort(v, n, sizeof *v, by_value);
+    bench_sort(v, n);
     const double at = q * (double)(n - 1);
     const size_t low = (size_t)at;
     return low + 1 < n ? v[low] + (at - (double)low) * (v[low + 1] - v[low]) : v[n - 1];

@@ -22,6 +22,9 @@ struct bench_interval {
     double high; /* 2.5 % lie above */
 };
 
+/* In ascending order. */
+void bench_sort(double *v, size_t n);
+
 /*
  * Sort v and return the value below which the share `q` (0..1) of it lies, linear between neighbours: 0.5 is the
  * median. NaN for n = 0.

@@ -3,7 +3,7 @@
  *
  * Nothing here has a rule of its own. How much memory: llama.cpp's arithmetic and the memory plan of the engine
  * (run/dry.c, memory/ledger.c), which `run` and `chat` ask at their first token. How fast the disk is: the engine's
- * own lanes on this file's experts (run/probe.c). How fast the processor is: ggml's kernels on weights of these
+ * own I/O threads on this file's experts (run/probe.c). How fast the processor is: ggml's kernels on weights of these
  * shapes (run/speed.c). What follows for tokens per second: memory/predict.c. This file asks them in an order in which
  * they do not disturb each other: memory first, because what the probes leave behind would count as the program's.
  *
@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/stats.h"
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/options.h"
@@ -162,29 +163,24 @@ static void find_memory(struct outlook *p) {
 
 /* ---- disk and processor ----------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* 1, 2, 4, 8 and what a run would use. */
-static void list_lanes(struct outlook *p) {
+static void list_threads(struct outlook *p) {
     static const uint32_t usual[] = {1, 2, 4, 8};
     const uint32_t used = (uint32_t)p->settings.io_threads;
     bool listed = false;
     for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
-        p->lanes[p->n_lanes++] = (struct outlook_lanes){.lanes = usual[i]};
+        p->disk[p->n_disk++] = (struct outlook_disk){.threads = usual[i]};
         listed = listed || usual[i] == used;
     }
     if (!listed) {
-        p->lanes[p->n_lanes++] = (struct outlook_lanes){.lanes = used};
+        p->disk[p->n_disk++] = (struct outlook_disk){.threads = used};
     }
 }
 
 /* One sample. False, with the reason noted, when it is no measurement of the disk. */
-static bool sample_disk(struct outlook *p, struct outlook_lanes *l, double seconds, uint64_t seed) {
+static bool sample_disk(struct outlook *p, struct outlook_disk *l, double seconds, uint64_t seed) {
     const struct sluice_probe_params params = {
-        .lanes = l->lanes,
+        .lanes = l->threads,
         .direct = true,
         .seconds = seconds,
         .max_bytes = 16ull << 30,
@@ -206,7 +202,7 @@ static bool sample_disk(struct outlook *p, struct outlook_lanes *l, double secon
     return true;
 }
 
-/* All numbers of lanes in turn, so that a disk that changes meanwhile changes for all of them. */
+/* All numbers of threads in turn, so that a disk that changes meanwhile changes for all of them. */
 static void probe_disk(struct outlook *p, struct cli_progress *progress) {
     const double seconds = p->config->plan.probe_seconds;
     bool ok = true;
@@ -218,30 +214,30 @@ static void probe_disk(struct outlook *p, struct cli_progress *progress) {
         snprintf(p->disk_why, sizeof p->disk_why, "not measured (--probe-seconds 0)");
         return;
     }
-    list_lanes(p);
+    list_threads(p);
     for (int round = 0; ok && round < PLAN_ROUNDS; round++) {
-        for (size_t i = 0; ok && i < p->n_lanes && !cli_interrupted(); i++) {
+        for (size_t i = 0; ok && i < p->n_disk && !cli_interrupted(); i++) {
             cli_progress_seconds(progress, "reading random experts", 0);
-            ok = sample_disk(p, &p->lanes[i], seconds / PLAN_ROUNDS / (double)p->n_lanes, (uint64_t)round * 16 + i + 1);
+            ok = sample_disk(p, &p->disk[i], seconds / PLAN_ROUNDS / (double)p->n_disk, (uint64_t)round * 16 + i + 1);
         }
     }
     /*
-     * The disk as run reads: by as many lanes, or by more, which tells no less of it. Whatever else uses a disk makes
-     * samples slower, never faster, and a virtual one is held back under steady load more than by a run that also
+     * The disk as run reads: by as many threads, or by more, which say no less about it. Whatever else uses a disk
+     * makes samples slower, never faster, and a virtual one is held back under steady load more than by a run that also
      * computes: expected is the mean of the fastest third. (18.5 GB model, 2026-11-30, GB/s: medians 0.99 to 1.2,
      * fastest thirds 1.33 to 1.53; runs that waited for the disk read 1.21 to 1.40.)
      */
-    double rate[PLAN_LANES_MAX * PLAN_ROUNDS];
+    double rate[PLAN_DISK_MAX * PLAN_ROUNDS];
     size_t n = 0;
-    for (size_t i = 0; ok && i < p->n_lanes; i++) {
-        struct outlook_lanes *l = &p->lanes[i];
-        qsort(l->rate, l->n, sizeof l->rate[0], by_value);
-        for (size_t k = 0; l->lanes >= (uint32_t)p->settings.io_threads && k < l->n; k++) {
+    for (size_t i = 0; ok && i < p->n_disk; i++) {
+        struct outlook_disk *l = &p->disk[i];
+        bench_sort(l->rate, l->n);
+        for (size_t k = 0; l->threads >= (uint32_t)p->settings.io_threads && k < l->n; k++) {
             rate[n++] = l->rate[k];
         }
     }
     if (n) {
-        qsort(rate, n, sizeof rate[0], by_value);
+        bench_sort(rate, n);
         p->input.disk.low = rate[0] * PLAN_DISK_SLOW;
         const size_t third = (n + 2) / 3;
         for (size_t i = n - third; i < n; i++) {
@@ -249,7 +245,7 @@ static void probe_disk(struct outlook *p, struct cli_progress *progress) {
         }
         p->input.disk.high = rate[n - 1] * PLAN_DISK_FAST;
     }
-    p->n_lanes = ok ? p->n_lanes : 0;
+    p->n_disk = ok ? p->n_disk : 0;
 }
 
 static void measure_speed(struct outlook *p, struct cli_progress *progress) {
@@ -378,59 +374,6 @@ static void predict(struct outlook *p) {
     qsort(p->rows, p->n_rows, sizeof p->rows[0], by_cache);
 }
 
-/* ---- the command line ------------------------------------------------------------------------- */
-
-/* Append a word, quoted for a shell if it needs that. */
-static void add_word(char *line, size_t cap, const char *word) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-+=:,@%";
-    size_t n = strlen(line);
-    n += (size_t)snprintf(line + n, cap - n, "%s", n ? " " : "");
-    if (word[0] && word[strspn(word, plain)] == '\0') {
-        snprintf(line + n, cap - n, "%s", word);
-        return;
-    }
-    n += (size_t)snprintf(line + n, cap - n, "'");
-    for (const char *c = word; *c && n + 8 < cap; c++) {
-        n += (size_t)snprintf(line + n, cap - n, *c == '\'' ? "'\\''" : "%c", *c);
-    }
-    snprintf(line + n, cap - n, "'");
-}
-
-static void add_number(char *line, size_t cap, const char *option, uint64_t n) {
-    char text[24];
-    snprintf(text, sizeof text, "%" PRIu64, n);
-    add_word(line, cap, option);
-    add_word(line, cap, text);
-}
-
-/* Settings that are defaults are not named: run chooses them by the same plan. */
-static void write_command(struct outlook *p) {
-    const struct cli_config *c = p->config;
-    char *line = p->command;
-    const size_t cap = sizeof p->command;
-    const char *model = p->gguf->shards[0].path;
-    if ((p->mode != PLAN_STREAMING && p->mode != PLAN_RESIDENT && !p->smaller_ctx) ||
-        strlen(model) > SLUICE_PATH_MAX / 2) {
-        return;
-    }
-    add_word(line, cap, "sluice");
-    add_word(line, cap, "run");
-    add_word(line, cap, "-m");
-    add_word(line, cap, model);
-    if (p->smaller_ctx || c->n_ctx != 4096) {
-        add_number(line, cap, "-c", p->smaller_ctx ? p->smaller_ctx : (uint64_t)c->n_ctx);
-    }
-    if (c->n_threads) {
-        add_number(line, cap, "-t", (uint64_t)c->n_threads);
-    }
-    for (size_t i = 0; i < c->n_settings; i++) { /* plan takes no other */
-        add_word(line, cap, "--memory");
-        add_word(line, cap, c->settings[i].value);
-    }
-    add_word(line, cap, "-p");
-    add_word(line, cap, "Why is the sky blue?");
-}
-
 /* ---- the command ------------------------------------------------------------------------------ */
 
 /* From the header to the page. */
@@ -462,7 +405,6 @@ static int make(struct outlook *p, struct cli_progress *progress) {
         return CLI_EXIT_FAILED;
     }
     predict(p);
-    write_command(p);
     return outlook_show(p);
 }
 

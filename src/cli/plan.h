@@ -16,7 +16,7 @@
 #include "sluice.h"
 
 enum {
-    PLAN_LANES_MAX = 5,   /* numbers of lanes that are tried */
+    PLAN_DISK_MAX = 5,    /* numbers of I/O threads that are tried */
     PLAN_ROUNDS = 3,      /* times that each is */
     PLAN_ROWS_MAX = 24,   /* caches that are predicted */
     PLAN_TEXT = 512,      /* bytes of a reason */
@@ -32,8 +32,8 @@ enum outlook_mode {
 };
 
 /* Disk speed with so many reads in flight. */
-struct outlook_lanes {
-    uint32_t lanes;           /* reads in flight */
+struct outlook_disk {
+    uint32_t threads;         /* I/O threads: reads in flight */
     double rate[PLAN_ROUNDS]; /* bytes per second, ascending; n of them */
     uint32_t n;               /* measured */
 };
@@ -70,9 +70,9 @@ struct outlook {
     char mode_why[PLAN_TEXT];  /* why, in words */
     uint32_t smaller_ctx;      /* a context with which it fits, where it does not with the one asked for; 0: none */
 
-    struct outlook_lanes lanes[PLAN_LANES_MAX]; /* disk */
-    size_t n_lanes;                             /* of them; 0: not measured */
-    char disk_why[PLAN_TEXT];                   /* why not */
+    struct outlook_disk disk[PLAN_DISK_MAX]; /* what was measured */
+    size_t n_disk;                           /* of them; 0: not measured */
+    char disk_why[PLAN_TEXT];                /* why not */
 
     struct sluice_speed speed; /* processor; valid if speed_why is "" */
     char speed_why[PLAN_TEXT]; /* why there is none */
@@ -89,7 +89,8 @@ struct outlook {
 /* What a process with that memory plan will have touched at its peak: all but what is promised and never used. */
 uint64_t outlook_peak(const struct outlook *p, const struct sluice_plan *memory);
 
-/* Write the page for people, or the JSON object, to standard output. Returns an exit code after printing one line. */
-int outlook_show(const struct outlook *p);
+/* Write the page for people, or the JSON object, to standard output, after filling p->command. Returns an exit code
+ * after printing one line. */
+int outlook_show(struct outlook *p);
 
 #endif

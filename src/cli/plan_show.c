@@ -180,19 +180,19 @@ static void print_facts(const struct outlook *p, FILE *out) {
     }
 }
 
-static void print_lanes(const struct outlook *p, FILE *out) {
+static void print_disk(const struct outlook *p, FILE *out) {
     fprintf(out, "\nDisk, random experts of this file, measured:\n");
-    if (p->n_lanes == 0) {
+    if (p->n_disk == 0) {
         fprintf(out, "  unknown: %s\n", p->disk_why);
         return;
     }
     fprintf(out, "  %-18s%10s%20s\n", "reads in flight", "MiB/s", "slowest..fastest");
-    for (size_t i = 0; i < p->n_lanes; i++) {
-        const struct outlook_lanes *l = &p->lanes[i];
+    for (size_t i = 0; i < p->n_disk; i++) {
+        const struct outlook_disk *l = &p->disk[i];
         char span[48];
         snprintf(span, sizeof span, "%.0f..%.0f", l->rate[0] / MIB, l->rate[l->n - 1] / MIB);
-        fprintf(out, "  %-18" PRIu32 "%10.0f%20s%s\n", l->lanes, l->rate[l->n / 2] / MIB, span,
-                l->lanes == (uint32_t)p->settings.io_threads ? "  as run reads" : "");
+        fprintf(out, "  %-18" PRIu32 "%10.0f%20s%s\n", l->threads, l->rate[l->n / 2] / MIB, span,
+                l->threads == (uint32_t)p->settings.io_threads ? "  as run reads" : "");
     }
 }
 
@@ -249,7 +249,7 @@ static void print_page(FILE *out, const void *what) {
     const char *mode = mode_name(p->mode);
     fprintf(out, "%s\n%s: %s\n\n", p->gguf->shards[0].path, mode ? mode : "unknown", p->mode_why);
     print_facts(p, out);
-    print_lanes(p, out);
+    print_disk(p, out);
     print_rows(p, out);
     if (p->command[0]) {
         fprintf(out, "\n%s%s\n  %s\n", p->smaller_ctx ? "It fits with a smaller context" : "Recommended",
@@ -296,14 +296,14 @@ static json_t *range_json(const struct predict_range *r) {
                        : json_null();
 }
 
-static json_t *lanes_json(const struct outlook *p) {
+static json_t *disk_json(const struct outlook *p) {
     json_t *list = json_array();
     bool ok = list != NULL;
-    for (size_t i = 0; ok && i < p->n_lanes; i++) {
-        const struct outlook_lanes *l = &p->lanes[i];
+    for (size_t i = 0; ok && i < p->n_disk; i++) {
+        const struct outlook_disk *l = &p->disk[i];
         const struct predict_range r = {.low = l->rate[0], .mid = l->rate[l->n / 2], .high = l->rate[l->n - 1]};
-        ok = json_array_append_new(list, json_pack("{s:I, s:o, s:s}", "lanes", (json_int_t)l->lanes, "bytes_per_second",
-                                                   range_json(&r), "source", "measured")) == 0;
+        ok = json_array_append_new(list, json_pack("{s:I, s:o, s:s}", "lanes", (json_int_t)l->threads,
+                                                   "bytes_per_second", range_json(&r), "source", "measured")) == 0;
     }
     return cli_json_whole(list, ok);
 }
@@ -345,12 +345,66 @@ static json_t *outlook_json(const struct outlook *p) {
         "{s:s, s:o, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "sluice", sluice_version(), "model",
         cli_json_text(p->gguf->shards[0].path), "architecture", cli_json_text(p->gguf->architecture), "mode",
         mode_name(p->mode), "why", cli_json_text(p->mode_why), "facts", facts_json(p), "memory",
-        p->has_memory ? cli_plan_json(&p->memory) : json_null(), "disk", p->n_lanes ? lanes_json(p) : json_null(),
+        p->has_memory ? cli_plan_json(&p->memory) : json_null(), "disk", p->n_disk ? disk_json(p) : json_null(),
         "disk_reason", text_or_null(p->disk_why), "budgets", rows_json(p), "resident", resident, "smaller_context",
         cli_json_known(p->smaller_ctx), "command", text_or_null(p->command));
 }
 
-int outlook_show(const struct outlook *p) {
+/* ---- the command line that is recommended ----------------------------------------------------- */
+
+/* Append a word, quoted for a shell if it needs that. */
+static void add_word(char *line, size_t cap, const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-+=:,@%";
+    size_t n = strlen(line);
+    n += (size_t)snprintf(line + n, cap - n, "%s", n ? " " : "");
+    if (word[0] && word[strspn(word, plain)] == '\0') {
+        snprintf(line + n, cap - n, "%s", word);
+        return;
+    }
+    n += (size_t)snprintf(line + n, cap - n, "'");
+    for (const char *c = word; *c && n + 8 < cap; c++) {
+        n += (size_t)snprintf(line + n, cap - n, *c == '\'' ? "'\\''" : "%c", *c);
+    }
+    snprintf(line + n, cap - n, "'");
+}
+
+static void add_number(char *line, size_t cap, const char *option, uint64_t n) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, n);
+    add_word(line, cap, option);
+    add_word(line, cap, text);
+}
+
+/* Settings that are defaults are not named: run chooses them by the same plan. */
+static void write_command(struct outlook *p) {
+    const struct cli_config *c = p->config;
+    char *line = p->command;
+    const size_t cap = sizeof p->command;
+    const char *model = p->gguf->shards[0].path;
+    if ((p->mode != PLAN_STREAMING && p->mode != PLAN_RESIDENT && !p->smaller_ctx) ||
+        strlen(model) > SLUICE_PATH_MAX / 2) {
+        return;
+    }
+    add_word(line, cap, "sluice");
+    add_word(line, cap, "run");
+    add_word(line, cap, "-m");
+    add_word(line, cap, model);
+    if (p->smaller_ctx || c->n_ctx != 4096) {
+        add_number(line, cap, "-c", p->smaller_ctx ? p->smaller_ctx : (uint64_t)c->n_ctx);
+    }
+    if (c->n_threads) {
+        add_number(line, cap, "-t", (uint64_t)c->n_threads);
+    }
+    for (size_t i = 0; i < c->n_settings; i++) { /* plan takes no other */
+        add_word(line, cap, "--memory");
+        add_word(line, cap, c->settings[i].value);
+    }
+    add_word(line, cap, "-p");
+    add_word(line, cap, "Why is the sky blue?");
+}
+
+int outlook_show(struct outlook *p) {
+    write_command(p);
     const char *command = p->config->command;
     return p->config->json ? cli_json_print(command, outlook_json(p), JSON_INDENT(2) | JSON_REAL_PRECISION(6))
                            : cli_print(command, print_page, p);

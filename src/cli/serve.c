@@ -70,7 +70,7 @@ static int check_words(const struct cli_config *c) {
     return 0;
 }
 
-/* Is there a word after -- that makes llama-server ask who one is? */
+/* Will llama-server ask its clients for a key, by what follows -- or by the environment? */
 static bool has_key(const struct cli_config *c) {
     bool found = getenv("LLAMA_API_KEY") != NULL;
     for (int i = 0; i < c->n_args; i++) {
@@ -92,7 +92,7 @@ static int settle_window(struct cli_config *c) {
     return cli_set_setting(&row, NULL, c) ? 0 : cli_fail(CLI_EXIT_FAILED, c->command, "too many settings");
 }
 
-/* Both addresses are there to be had? */
+/* Can both addresses be listened at? */
 static int take_addresses(struct serve *v) {
     const struct cli_config *c = v->config;
     const char *wanted = v->session.settings.window;

@@ -12,7 +12,7 @@
  *                   llama-server's 512 read a long prompt's experts up to four times as often as 2048; but its
  *                   buffers take from the cache. -b is the same, or a batch of 2048 would be cut into a whole and a
  *                   part.
- *   --no-warmup     llama-server's warm-up routes a token to all experts: it would read the whole model, to no use.
+ *   --no-warmup     llama-server's warm-up routes a token to all experts: it would read the whole model for nothing.
  *   --no-repack     as `sluice run`: the same bytes as it gives, and dense weights are not in memory twice.
  *   --cache-ram 0   llama-server keeps prompts that leave the KV cache in up to 8 GiB of memory, of which the memory
  *                   plan cannot know. Slots keep theirs in the KV cache anyway.

@@ -19,7 +19,7 @@
  * The floor is not in the plan. It is what auto leaves of the limit for what nobody plans.
  *
  * The cache is bounded from below. Under one layer's demand a block could not hold its own experts.
- * Under one token's demand LRU evicts every bundle before its layer comes round again: measured in
+ * Under one token's demand LRU evicts every expert before its layer comes round again: measured in
  * replay, exactly 0 % hits, while the memory is gone all the same; the cycle policy has no such
  * cliff. Both are refused with the numbers, because the user can act on them; the second can be
  * forced, for measuring.

@@ -12,9 +12,9 @@
 
 /* What the models ask for, bytes. */
 struct plan_demand {
-    uint64_t layer;      /* one token's bundles of the largest layer, slot memory */
-    uint64_t token;      /* one token's bundles of all layers, slot memory */
-    uint64_t index;      /* all bundles, slot memory */
+    uint64_t layer;      /* one token's experts of the largest layer, slot memory */
+    uint64_t token;      /* one token's experts of all layers, slot memory */
+    uint64_t index;      /* all experts, slot memory */
     uint64_t staging;    /* slot memory that is there even without a cache */
     uint64_t dense;      /* weights that are not experts */
     uint64_t dense_held; /* of those, in anonymous memory already */

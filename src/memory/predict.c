@@ -47,7 +47,7 @@ static const double LAYER_S = 75e-6, TOKEN_S = 200e-6;
 /*
  * A block that misses something sleeps until it has arrived: two wakings and reads that nothing hides. Of large experts
  * it is a part of the reading; of small ones it is most of it. The demo model needs 2.8 to 6.5 ms for a token of which
- * it reads 1.1 MiB, 6 blocks; at the disk's rate for its slices it were 1.6.
+ * it reads 1.1 MiB, 6 blocks; at the disk's rate for its slices those bytes alone would take 1.6 ms.
  */
 static const double BLOCK_READ_S = 450e-6;
 
@@ -63,7 +63,7 @@ static const double AHEAD_TOKEN = 0.07, AHEAD_MISSING = 0.6, AHEAD_THERE = 0.15;
 
 enum { CURVE_POINTS = 9 };
 
-/* The share of a index that the cache of each point holds. */
+/* The share of the expert index that the cache of each point holds. */
 static const double curve_share[CURVE_POINTS] = {0.0, 0.03, 0.06, 0.12, 0.18, 0.24, 0.35, 0.5, 0.75};
 
 /*

@@ -15,17 +15,18 @@ struct predict_range {
 /* What is known. Of a range of times, low is the longest: what makes the speed low. */
 struct predict_input {
     struct predict_range
-        compute_s;             /* the matmuls and small operations of a token, all in memory, seconds; 0: not known */
-    struct predict_range disk; /* bytes per second at this file's slices, by as many lanes as will read; 0: not known */
-    double graph_s;            /* starting and ending one computation, seconds */
-    uint64_t token_bytes;      /* one token's experts */
-    uint64_t bank_bytes;       /* all experts */
-    double experts;            /* in a layer */
-    double top_k;              /* of those, used by a token */
-    uint32_t layers;           /* of the model */
-    uint32_t moe_layers;       /* of those, with experts */
-    int threads;               /* that compute */
-    bool lookahead;            /* reads ahead while the disk is idle */
+        compute_s; /* the matmuls and small operations of a token, all in memory, seconds; 0: not known */
+    struct predict_range
+        disk;       /* bytes per second at this file's slices, by as many I/O threads as will read; 0: not known */
+    double graph_s; /* starting and ending one computation, seconds */
+    uint64_t token_bytes; /* one token's experts */
+    uint64_t bank_bytes;  /* all experts */
+    double experts;       /* in a layer */
+    double top_k;         /* of those, used by a token */
+    uint32_t layers;      /* of the model */
+    uint32_t moe_layers;  /* of those, with experts */
+    int threads;          /* that compute */
+    bool lookahead;       /* reads ahead while the disk is idle */
 };
 
 /* One cache. */
