@@ -118,8 +118,7 @@ int bench_cgroup_create(struct bench_cgroup *g, const char *name, uint64_t limit
 
 void bench_cgroup_counts(const struct bench_cgroup *g, uint64_t *peak, uint64_t *kills) {
     char path[CGROUP_FILE];
-    snprintf(path, sizeof path, "%s/%s", g->dir, files[g->v2].peak);
-    if (!g->dir[0] || !plan_number_in(path, peak)) {
+    if (!g->dir[0] || !plan_number_in(g->dir, files[g->v2].peak, peak)) {
         *peak = 0;
     }
     snprintf(path, sizeof path, "%s/%s", g->dir, files[g->v2].kills);

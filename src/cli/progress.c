@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -135,15 +136,27 @@ static bool due(struct cli_progress *p) {
     return true;
 }
 
+/* Show a line, if it is time for one. */
+__attribute__((format(printf, 2, 3))) static void show(struct cli_progress *p, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (p->on) {
+        pthread_mutex_lock(&p->lock);
+        if (due(p)) {
+            fputs("\r\033[K", stderr);
+            vfprintf(stderr, format, args);
+        }
+        pthread_mutex_unlock(&p->lock);
+    }
+    va_end(args);
+}
+
 void cli_progress_percent(struct cli_progress *p, const char *what, double fraction) {
-    if (!p->on) {
-        return;
-    }
-    pthread_mutex_lock(&p->lock);
-    if (due(p)) {
-        fprintf(stderr, "\r\033[K%s %.0f %%", what, 100 * fraction);
-    }
-    pthread_mutex_unlock(&p->lock);
+    show(p, "%s %.0f %%", what, 100 * fraction);
+}
+
+void cli_progress_seconds(struct cli_progress *p, const char *what, double seconds) {
+    show(p, "%s, %.0f s", what, seconds);
 }
 
 /* The line about tokens; `done` may have a fraction of one, `from` were done at `since_s`. The lock is held. */
@@ -168,17 +181,6 @@ void cli_progress_tokens(struct cli_progress *p, const char *what, uint64_t done
     }
     if (due(p)) {
         show_tokens(what, (double)done, total, (double)p->from, p->began_s);
-    }
-    pthread_mutex_unlock(&p->lock);
-}
-
-void cli_progress_seconds(struct cli_progress *p, const char *what, double seconds) {
-    if (!p->on) {
-        return;
-    }
-    pthread_mutex_lock(&p->lock);
-    if (due(p)) {
-        fprintf(stderr, "\r\033[K%s, %.0f s", what, seconds);
     }
     pthread_mutex_unlock(&p->lock);
 }

@@ -13,8 +13,10 @@
 
 enum { CGROUP_PATH = 4096 }; /* bytes of a path; longer ones are not followed */
 
-bool plan_number_in(const char *path, uint64_t *value) {
-    FILE *f = fopen(path, "re");
+bool plan_number_in(const char *dir, const char *file, uint64_t *value) {
+    char path[CGROUP_PATH];
+    const bool fits = (size_t)snprintf(path, sizeof path, "%s/%s", dir, file) < sizeof path;
+    FILE *f = fits ? fopen(path, "re") : NULL;
     if (!f) {
         return false;
     }
@@ -131,10 +133,8 @@ void plan_cgroup_walk(const char *root, plan_cgroup_fn fn, void *ud) {
 }
 
 static bool cgroup_peak_of(void *ud, const char *dir, bool v2) {
-    char path[CGROUP_PATH];
     uint64_t *peak = ud;
-    const int n = snprintf(path, sizeof path, "%s/%s", dir, v2 ? "memory.peak" : "memory.max_usage_in_bytes");
-    if ((size_t)n < sizeof path && !plan_number_in(path, peak)) {
+    if (!plan_number_in(dir, v2 ? "memory.peak" : "memory.max_usage_in_bytes", peak)) {
         *peak = 0;
     }
     return *peak == 0;

@@ -35,8 +35,8 @@ struct plan_mount {
 bool plan_mount_find(const char *root, const char *device, const char *type, const char *option,
                      struct plan_mount *out);
 
-/* The number in a one-line file; false when absent or not a number (cgroup v2 says "max"). */
-bool plan_number_in(const char *path, uint64_t *value);
+/* The number in a one-line file of a directory; false when absent or not a number (cgroup v2 says "max"). */
+bool plan_number_in(const char *dir, const char *file, uint64_t *value);
 
 /* The value after `key` in a file of "key value" lines, times scale; false when absent. */
 bool plan_field_in(const char *path, const char *key, uint64_t scale, uint64_t *value);

@@ -28,12 +28,7 @@ static bool limits_group(void *ud, const char *dir, bool v2) {
         {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"},
         {"memory.max", "memory.current", ""},
     };
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, names[v2][0]) >= sizeof path ||
-        !plan_number_in(path, &limit)) {
-        return true;
-    }
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", dir, names[v2][1]) >= sizeof path ||
-        !plan_number_in(path, &used)) {
+    if (!plan_number_in(dir, names[v2][0], &limit) || !plan_number_in(dir, names[v2][1], &used)) {
         return true;
     }
     if ((size_t)snprintf(path, sizeof path, "%s/memory.stat", dir) < sizeof path) {
