@@ -6,6 +6,7 @@
 
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/list.h"
 #include "sluice.h"
 
 static int print_help(void) {

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "cli/args.h"
-#include "cli/commands.h"
+#include "cli/list.h"
 
 enum {
     PAGES_WORDS_MAX = 8, /* values of one option that can be listed */

@@ -1,9 +1,11 @@
 /*
- * commands.c - the list of commands, and what `sluice --help` says before it.
+ * list.c - the list of commands, and what `sluice --help` says before it.
  */
-#include "cli/commands.h"
+#include "cli/list.h"
 
 #include <stddef.h>
+
+#include "cli/commands.h"
 
 const struct cli_command *const cli_commands[] = {
     &cli_run_command,
