@@ -40,8 +40,8 @@ static void print_experts(FILE *out, const struct sluice_info *i) {
 
 /* What was found out about a model. */
 struct model {
-    struct sluice_gguf *gguf; /* the header, owned */
-    struct sluice_info info;  /* of it */
+    const struct sluice_gguf *gguf; /* the header */
+    struct sluice_info info;        /* of it */
 };
 
 static void print_info(FILE *out, const void *what) {
@@ -113,22 +113,24 @@ static json_t *info_json(const struct sluice_gguf *g, const struct sluice_info *
 
 static int info_main(struct cli_config *config) {
     struct model m;
+    struct sluice_gguf *g;
     struct sluice_error err;
     int rc;
     if (config->n_args == 0) {
         return cli_fail(CLI_EXIT_USAGE, config->command, "no model: name a GGUF file (see sluice info --help)");
     }
-    if (sluice_gguf_check(config->args[0], &m.gguf, &err)) {
+    if (sluice_gguf_check(config->args[0], &g, &err)) {
         return cli_fail(CLI_EXIT_FAILED, config->command, "%s", err.message);
     }
-    if (sluice_info_collect(m.gguf, &m.info, &err)) {
+    m.gguf = g;
+    if (sluice_info_collect(g, &m.info, &err)) {
         rc = cli_fail(CLI_EXIT_FAILED, config->command, "%s", err.message);
     } else if (config->json) {
-        rc = cli_json_print(config->command, info_json(m.gguf, &m.info), JSON_INDENT(2));
+        rc = cli_json_print(config->command, info_json(g, &m.info), JSON_INDENT(2));
     } else {
         rc = cli_print(config->command, print_info, &m);
     }
-    sluice_gguf_free(m.gguf);
+    sluice_gguf_free(g);
     return rc;
 }
 
