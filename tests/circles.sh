@@ -1,33 +1,33 @@
 #!/usr/bin/env bash
 # circles.sh ROOT BUILD - no more than three files of src may need each other in a circle.
 #
-# A file here is a module: x.c and x.h together. It needs another one when it includes that one's header, or when it
-# calls a function of it or uses a variable of it, as the symbols of the object files in BUILD tell (a call through a pointer is
-# not seen, and is the way to hand something to a lower layer). Files that need each other directly or through others form
-# a circle: nobody can read, test or change one of them without the rest. Two or three that share one job are allowed.
+# A file needs another one when it includes it, or when it calls a function of it or uses a variable of it, as the
+# symbols of the object files in BUILD tell (a call through a pointer is not seen, and is the way to hand something to a
+# lower layer). Files that need each other directly or through others form a circle: nobody can read, test or change one
+# of them without the rest. Two or three that share one job are allowed.
 #
-# Before ROOT is judged, made-up modules are: a check that finds no circle there finds none anywhere. Exit code 1 on any
+# Before ROOT is judged, made-up files are: a check that finds no circle there finds none anywhere. Exit code 1 on any
 # circle of more than three.
 set -euo pipefail
 export LC_ALL=C
 most=3
 
-# The includes among files of src, as lines `module module`.
+# The includes among files of src, as lines `file file`.
 includes() { # ROOT
     (cd "$1/src" && find . \( -name '*.c' -o -name '*.h' \) -type f | sed 's|^\./||' | sort | while read -r f; do
-        sed -nE 's|^[[:space:]]*#[[:space:]]*include[[:space:]]*"([a-z_]+/[a-z0-9_]+)\.h".*|\1|p' "$f" | sed "s|^|${f%.[ch]} |"
+        sed -nE 's|^[[:space:]]*#[[:space:]]*include[[:space:]]*"([a-z_]+/[a-z0-9_]+)\.h".*|\1.h|p' "$f" | sed "s|^|$f |"
     done)
 }
 
-# Symbols that object files define and use, as lines `module D|U symbol`.
+# Symbols that object files define and use, as lines `file D|U symbol`.
 symbols() { # BUILD
     find "$1" -name '*.c.o' -path '*.dir/src/*' -not -path '*/tests/*' | sort | while read -r o; do
-        local module=${o##*.dir/src/}
-        nm -P "$o" | awk -v m="${module%.c.o}" '$2 ~ /^[TDBRVWC]$/ { print m, "D", $1 } $2 == "U" { print m, "U", $1 }'
+        local file=${o##*.dir/src/}
+        nm -P "$o" | awk -v m="${file%.o}" '$2 ~ /^[TDBRVWC]$/ { print m, "D", $1 } $2 == "U" { print m, "U", $1 }'
     done
 }
 
-# The circles of more than $most modules, one per line. Reads `module module` and `module D|U symbol` in any order.
+# The circles of more than $most files, one per line. Reads `file file` and `file D|U symbol` in any order.
 circles() {
     awk -v most="$most" '
         NF == 2 && $1 != $2 { edge[$1, $2]; node[$1]; node[$2] }

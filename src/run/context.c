@@ -1,5 +1,5 @@
 /*
- * context.c - the llama_context of a runner: its settings, and the micro-batch that suits a prompt.
+ * context.c - the llama_context of a runner: its settings, the micro-batch that suits a prompt, and its sampler.
  *
  * Logical and physical batch are the same size, so that one llama_decode is one graph: progress can be shown
  * between them and the comparison can replay them one by one. Only the last row of a batch has logits
@@ -8,9 +8,16 @@
  *
  * In a dry run (dry.c) llama.cpp computes the sizes of its buffers and allocates nothing. The choice is made by the
  * same loop; only what the process would hold is added to what it holds.
+ *
+ * The sampler chain has the order of llama.cpp's own programs: top-k, top-p, min-p, temperature, then the random
+ * choice, preceded by the tokens that must never be chosen: those that the model's file says, and with no_end all that
+ * end a text. The latter is how measurements get the same number of tokens everywhere; it is the logit bias of
+ * llama.cpp's own --ignore-eos, before everything else, so that the likeliest of the other tokens is chosen as if the
+ * end had never been a choice. With temperature 0 it is the likeliest token and nothing else.
  */
 #include <inttypes.h>
 #include <malloc.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "cache/error.h"
@@ -83,6 +90,49 @@ static int context_choose(struct sluice_runner *r, uint64_t tokens, struct sluic
     }
 }
 
+/* Add the tokens that must not be chosen, as a logit bias. False: no memory. */
+static bool add_suppressed(struct llama_sampler *chain, const struct llama_vocab *vocab, bool no_end) {
+    int32_t n_listed = 0, n = 0;
+    const int32_t n_vocab = llama_vocab_n_tokens(vocab);
+    const llama_token *tokens = llama_vocab_get_suppress_tokens(vocab, &n_listed);
+    n_listed = tokens && n_listed > 0 ? n_listed : 0;
+    llama_logit_bias *bias = calloc((size_t)n_listed + (size_t)n_vocab + 1, sizeof *bias);
+    for (int32_t i = 0; bias && i < n_listed; i++) {
+        bias[n++] = (llama_logit_bias){.token = tokens[i], .bias = -INFINITY};
+    }
+    for (llama_token t = 0; bias && no_end && t < n_vocab; t++) {
+        if (llama_vocab_is_eog(vocab, t)) {
+            bias[n++] = (llama_logit_bias){.token = t, .bias = -INFINITY};
+        }
+    }
+    if (n > 0) {
+        llama_sampler_chain_add(chain, llama_sampler_init_logit_bias(n_vocab, n, bias));
+    }
+    free(bias);
+    return bias != NULL;
+}
+
+/* The sampler chain for these settings; NULL when there is no memory. */
+static struct llama_sampler *sampler_new(const struct sluice_sampling *s, const struct llama_vocab *vocab) {
+    struct llama_sampler_chain_params params = llama_sampler_chain_default_params();
+    params.no_perf = true;
+    struct llama_sampler *chain = llama_sampler_chain_init(params);
+    if (!add_suppressed(chain, vocab, s->no_end)) {
+        llama_sampler_free(chain);
+        return NULL;
+    }
+    if (s->temp <= 0) {
+        llama_sampler_chain_add(chain, llama_sampler_init_greedy());
+        return chain;
+    }
+    llama_sampler_chain_add(chain, llama_sampler_init_top_k(s->top_k));
+    llama_sampler_chain_add(chain, llama_sampler_init_top_p(s->top_p, 1));
+    llama_sampler_chain_add(chain, llama_sampler_init_min_p(s->min_p, 1));
+    llama_sampler_chain_add(chain, llama_sampler_init_temp(s->temp));
+    llama_sampler_chain_add(chain, llama_sampler_init_dist(s->seed));
+    return chain;
+}
+
 int sluice_runner_start(struct sluice_runner *r, uint64_t tokens, struct sluice_error *err) {
     int rc = context_choose(r, tokens, err);
     if (rc) {
@@ -95,7 +145,7 @@ int sluice_runner_start(struct sluice_runner *r, uint64_t tokens, struct sluice_
     r->n_ubatch = llama_n_ubatch(r->ctx);
     r->kv = malloc(r->n_ctx * sizeof *r->kv);
     r->batch = llama_batch_init((int32_t)r->n_ubatch, 0, 1);
-    r->sampler = sluice_sampler_new(&r->params.sampling, r->vocab);
+    r->sampler = sampler_new(&r->params.sampling, r->vocab);
     if (!r->kv || !r->batch.token || !r->sampler) {
         return sluice_fail(err, SLUICE_ERR_MEMORY, "no memory for a context of %" PRIu32 " tokens", r->n_ctx);
     }

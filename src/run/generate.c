@@ -1,15 +1,7 @@
 /*
  * generate.c - text to tokens, tokens to text, and the loop between.
- *
- * The sampler chain has the order of llama.cpp's own programs: top-k, top-p, min-p, temperature,
- * then the random choice, preceded by the tokens that must never be chosen: those that the model's file
- * says, and with no_end all that end a text. The latter is how measurements get the same number of
- * tokens everywhere; it is the logit bias of llama.cpp's own --ignore-eos, before everything else, so
- * that the likeliest of the other tokens is chosen as if the end had never been a choice.
- * With temperature 0 it is the likeliest token and nothing else.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,48 +16,6 @@ struct held {
     size_t n;   /* bytes held back */
     size_t cap; /* bytes allocated */
 };
-
-/* Add the tokens that must not be chosen, as a logit bias. False: no memory. */
-static bool add_suppressed(struct llama_sampler *chain, const struct llama_vocab *vocab, bool no_end) {
-    int32_t n_listed = 0, n = 0;
-    const int32_t n_vocab = llama_vocab_n_tokens(vocab);
-    const llama_token *tokens = llama_vocab_get_suppress_tokens(vocab, &n_listed);
-    n_listed = tokens && n_listed > 0 ? n_listed : 0;
-    llama_logit_bias *bias = calloc((size_t)n_listed + (size_t)n_vocab + 1, sizeof *bias);
-    for (int32_t i = 0; bias && i < n_listed; i++) {
-        bias[n++] = (llama_logit_bias){.token = tokens[i], .bias = -INFINITY};
-    }
-    for (llama_token t = 0; bias && no_end && t < n_vocab; t++) {
-        if (llama_vocab_is_eog(vocab, t)) {
-            bias[n++] = (llama_logit_bias){.token = t, .bias = -INFINITY};
-        }
-    }
-    if (n > 0) {
-        llama_sampler_chain_add(chain, llama_sampler_init_logit_bias(n_vocab, n, bias));
-    }
-    free(bias);
-    return bias != NULL;
-}
-
-struct llama_sampler *sluice_sampler_new(const struct sluice_sampling *s, const struct llama_vocab *vocab) {
-    struct llama_sampler_chain_params params = llama_sampler_chain_default_params();
-    params.no_perf = true;
-    struct llama_sampler *chain = llama_sampler_chain_init(params);
-    if (!add_suppressed(chain, vocab, s->no_end)) {
-        llama_sampler_free(chain);
-        return NULL;
-    }
-    if (s->temp <= 0) {
-        llama_sampler_chain_add(chain, llama_sampler_init_greedy());
-        return chain;
-    }
-    llama_sampler_chain_add(chain, llama_sampler_init_top_k(s->top_k));
-    llama_sampler_chain_add(chain, llama_sampler_init_top_p(s->top_p, 1));
-    llama_sampler_chain_add(chain, llama_sampler_init_min_p(s->min_p, 1));
-    llama_sampler_chain_add(chain, llama_sampler_init_temp(s->temp));
-    llama_sampler_chain_add(chain, llama_sampler_init_dist(s->seed));
-    return chain;
-}
 
 int sluice_runner_tokenize(struct sluice_runner *r, const char *text, size_t n, bool first, bool markup, int32_t **out,
                            size_t *n_out, struct sluice_error *err) {

@@ -51,7 +51,4 @@ bool sluice_runner_progress(const struct sluice_runner *r, uint64_t done, uint64
 /* Free the context, if there is one, and give back to the kernel what malloc keeps of it. */
 void sluice_context_free(struct sluice_runner *r);
 
-/* The sampler chain for these settings; NULL when there is no memory. */
-struct llama_sampler *sluice_sampler_new(const struct sluice_sampling *s, const struct llama_vocab *vocab);
-
 #endif
