@@ -52,6 +52,10 @@ endforeach()
 
 add_test(NAME include-rules COMMAND bash ${CMAKE_SOURCE_DIR}/tests/include-rules.sh ${CMAKE_SOURCE_DIR})
 set_tests_properties(include-rules PROPERTIES LABELS unit TIMEOUT 600)
+if(NOT SLUICE_SANITIZE) # which adds symbols of its own
+    add_test(NAME circles COMMAND bash ${CMAKE_SOURCE_DIR}/tests/circles.sh ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+    set_tests_properties(circles PROPERTIES LABELS unit TIMEOUT 600)
+endif()
 
 # Once more under sanitizers, in build trees of their own (sanitize.sh). Leave them out with `ctest -LE sanitize`.
 if(NOT SLUICE_SANITIZE)
