@@ -241,7 +241,7 @@ int backend_setup(struct sluice_device *d, const struct sluice_settings *s, bool
     if (!d->engine) {
         return sluice_fail(err, why.status, "%s", why.message);
     }
-    if (cold_setup(&d->cold, s, &d->drop_below, &why)) {
+    if (cold_setup(&d->cold, &d->settings, &d->drop_below, &why)) { /* those that stay */
         engine_destroy(d->engine);
         d->engine = NULL;
         return sluice_fail(err, why.status, "%s", why.message);
