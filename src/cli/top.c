@@ -6,54 +6,105 @@
  * looking costs them nothing.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/top.h"
+#include "memory/cgroup.h"
 #include "run/runner.h"
 
 enum { ONCE_WIDTH = 160 }; /* columns of a snapshot: nothing of it is cut but very long paths */
 
-/* All processes as text, a blank line between them. */
-static int print_pages(const struct top_list *l) {
-    char(*line)[TOP_WIDTH] = calloc(TOP_LINES, sizeof *line);
-    bool ok = line != NULL;
-    if (!ok) {
-        return cli_fail(CLI_EXIT_FAILED, cli_top_command.name, "no memory");
+/* ---- which there are ------------------------------------------------------------------------- */
+
+struct search {
+    struct top_list *list;   /* what was found */
+    uint64_t only;           /* pid of the process that is looked for alone; 0: all */
+    char dir[STAT_PATH_MAX]; /* the directory that is looked through */
+};
+
+/* stat_seen. */
+static void top_seen(void *ud, uint64_t pid, const char *name, const struct stat_data *d,
+                     const struct sluice_error *why) {
+    const struct search *s = ud;
+    struct top_list *l = s->list;
+    char path[64];
+    if ((s->only && s->only != pid) || l->n == TOP_PROCESSES) {
+        return;
     }
-    for (size_t i = 0; ok && i < l->n; i++) {
-        const int n = top_page(&l->p[i], sluice_clock(), ONCE_WIDTH, TOP_LINES, false, line);
-        ok = i == 0 || cli_write(cli_top_command.name, "\n", 1);
-        for (int k = 0; ok && k < n; k++) {
-            ok = cli_write(cli_top_command.name, line[k], strlen(line[k])) && cli_write(cli_top_command.name, "\n", 1);
+    if (!d) {
+        l->damaged++;
+        snprintf(l->complaint, sizeof l->complaint, "%.200s/%.40s: %.200s", s->dir, name, why->message);
+        return;
+    }
+    struct top_process *p = &l->p[l->n++];
+    *p = (struct top_process){.d = *d};
+    snprintf(path, sizeof path, "/proc/%" PRIu64 "/status", pid);
+    plan_field_in(path, "VmRSS:", 1024, &p->memory);
+}
+
+static int by_pid(const void *a, const void *b) {
+    const struct top_process *p = a, *q = b;
+    return p->d.pid < q->d.pid ? -1 : p->d.pid > q->d.pid;
+}
+
+struct top_list *top_find(uint64_t pid) {
+    struct top_list *l = calloc(1, sizeof *l);
+    struct search s = {.list = l, .only = pid};
+    for (int i = 0; l && i < STAT_DIRS; i++) {
+        const int dir = stat_dir(i, s.dir) ? stat_open_dir(s.dir, NULL) : -1;
+        if (dir >= 0) { /* else nothing has streamed there, or it is not ours to look into */
+            stat_sweep(dir, top_seen, &s);
+            close(dir);
         }
     }
-    free(line);
+    if (l) {
+        qsort(l->p, l->n, sizeof *l->p, by_pid);
+    }
+    return l;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+/* All processes as text, a blank line between them. */
+static int print_pages(const struct top_list *l) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < l->n; i++) {
+        char *text = top_page(&l->p[i], sluice_clock(), ONCE_WIDTH, INT_MAX, false);
+        if (!text) {
+            return cli_fail(CLI_EXIT_FAILED, cli_top_command.name, "no memory");
+        }
+        ok =
+            (i == 0 || cli_write(cli_top_command.name, "\n", 1)) && cli_write(cli_top_command.name, text, strlen(text));
+        free(text);
+    }
     return ok ? CLI_EXIT_OK : CLI_EXIT_FAILED;
 }
 
 static int snapshot(uint64_t pid, bool json) {
-    struct top_list l;
+    struct top_list *l = top_find(pid);
     int rc;
-    if (!top_find(&l, pid)) {
+    if (!l) {
         rc = cli_fail(CLI_EXIT_FAILED, cli_top_command.name, "no memory");
-    } else if (l.n == 0 && l.damaged) {
-        rc = cli_fail(CLI_EXIT_FAILED, cli_top_command.name, "%s", l.complaint);
-    } else if (l.n == 0 && pid) {
+    } else if (l->n == 0 && l->damaged) {
+        rc = cli_fail(CLI_EXIT_FAILED, cli_top_command.name, "%s", l->complaint);
+    } else if (l->n == 0 && pid) {
         rc = cli_fail(CLI_EXIT_FAILED, cli_top_command.name, "process %" PRIu64 " does not stream, or shows nothing",
                       pid);
-    } else if (l.n == 0) {
+    } else if (l->n == 0) {
         rc = cli_fail(CLI_EXIT_FAILED, cli_top_command.name, "no process streams");
     } else {
-        if (l.damaged) {
-            cli_fail(0, cli_top_command.name, "%s", l.complaint);
+        if (l->damaged) {
+            cli_fail(0, cli_top_command.name, "%s", l->complaint);
         }
-        rc = json ? top_json(&l, sluice_clock(), cli_top_command.name) : print_pages(&l);
+        rc = json ? top_json(l, sluice_clock(), cli_top_command.name) : print_pages(l);
     }
-    top_free(&l);
+    free(l);
     return rc;
 }
 

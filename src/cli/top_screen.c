@@ -1,7 +1,7 @@
 /*
  * top_screen.c - the live view of `sluice top`.
  *
- * curses draws; what it draws is the page of top_text.c, cut to the terminal whatever its size is.
+ * curses draws; what it draws is the page of top_show.c, cut to the terminal whatever its size is.
  * Terminals that cannot place the cursor (TERM=dumb, a pipe) are not drawn on: the caller prints a
  * snapshot there. curses restores the terminal when SIGINT or SIGTERM end the program.
  */
@@ -19,19 +19,26 @@
 enum { REFRESH_MS = 333 };
 
 struct view {
-    uint64_t pid;            /* chosen; 0: none yet */
-    bool only;               /* the command line chose it: no other is shown */
-    char (*line)[TOP_WIDTH]; /* TOP_LINES lines, owned */
+    uint64_t pid; /* chosen; 0: none yet */
+    bool only;    /* the command line chose it: no other is shown */
 };
 
-static void draw(struct view *v, const struct top_list *l) {
+/* Where the chosen process is in the list; l->n: it is not there. */
+static size_t chosen_at(const struct view *v, const struct top_list *l) {
+    size_t i = 0;
+    while (i < l->n && l->p[i].d.pid != v->pid) {
+        i++;
+    }
+    return i;
+}
+
+/* False: no memory. */
+static bool draw(const struct view *v, const struct top_list *l) {
     int rows, wide, at = 0;
     getmaxyx(stdscr, rows, wide);
     erase();
-    size_t chosen = 0;
-    while (chosen < l->n && l->p[chosen].d.pid != v->pid) {
-        chosen++;
-    }
+    const size_t chosen = chosen_at(v, l);
+    char *page = NULL;
     char head[TOP_WIDTH] = "sluice top   q quits";
     if (l->n > 1) {
         snprintf(head, sizeof head, "sluice top   q quits   process %zu of %zu, arrows or 1..9 choose", chosen + 1,
@@ -43,22 +50,21 @@ static void draw(struct view *v, const struct top_list *l) {
     if (chosen == l->n) {
         mvaddnstr(at, 0, v->only ? "the process has ended" : "no process streams", wide);
     } else {
-        const int n = top_page(&l->p[chosen], sluice_clock(), wide - 1, rows - at, true, v->line);
-        for (int i = 0; i < n; i++) {
-            mvaddnstr(at + i, 0, v->line[i], wide);
+        page = top_page(&l->p[chosen], sluice_clock(), wide - 1, rows - at, true);
+        for (char *line = page, *end; line && (end = strchr(line, '\n')); line = end + 1) {
+            mvaddnstr(at++, 0, line, (int)(end - line));
         }
     }
+    free(page);
     refresh();
+    return page || chosen == l->n;
 }
 
 /* Choose the process `by` places on, or the one with number `to`; stay when there is none. */
 static void choose(struct view *v, const struct top_list *l, int by, int to) {
-    size_t at = 0;
+    size_t at = chosen_at(v, l);
     if (l->n == 0 || v->only) {
         return;
-    }
-    while (at < l->n && l->p[at].d.pid != v->pid) {
-        at++;
     }
     if (to >= 0 && (size_t)to < l->n) {
         at = (size_t)to;
@@ -100,25 +106,19 @@ static bool drawable(void) {
 }
 
 static int loop(struct view *v, const char *command) {
-    bool more = true;
-    while (more) {
-        struct top_list l;
-        if (!top_find(&l, v->only ? v->pid : 0)) {
-            top_free(&l);
+    for (bool more = true; more;) {
+        struct top_list *l = top_find(v->only ? v->pid : 0);
+        if (l && l->n && chosen_at(v, l) == l->n) {
+            choose(v, l, 0, 0);
+        }
+        if (!l || !draw(v, l)) {
+            free(l);
             endwin();
             return cli_fail(CLI_EXIT_FAILED, command, "no memory");
         }
-        bool there = false;
-        for (size_t i = 0; i < l.n; i++) {
-            there = there || l.p[i].d.pid == v->pid;
-        }
-        if (!there && l.n) {
-            choose(v, &l, 0, 0);
-        }
-        draw(v, &l);
         const int c = getch(); /* ERR after REFRESH_MS */
-        more = key(v, &l, c);
-        top_free(&l);
+        more = key(v, l, c);
+        free(l);
     }
     return CLI_EXIT_OK;
 }
@@ -134,16 +134,14 @@ int top_screen(uint64_t pid, const char *command) {
     }
     int rc = -1;
     if (drawable()) {
-        v.line = calloc(TOP_LINES, sizeof *v.line);
         cbreak();
         noecho();
         keypad(stdscr, TRUE);
         curs_set(0);
         timeout(REFRESH_MS);
-        rc = v.line ? loop(&v, command) : CLI_EXIT_FAILED;
+        rc = loop(&v, command);
     }
     endwin();
     delscreen(screen);
-    free(v.line);
     return rc;
 }

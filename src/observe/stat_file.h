@@ -2,7 +2,7 @@
  * stat_file.h - the file in which a process that streams shows its counters to `sluice top`.
  *
  * One file per process, PID.stat, in a directory of the user's that nobody else can enter. The layout
- * is fixed for a version; both ends are in stat_file.c and stat_read.c.
+ * is fixed for a version.
  */
 #ifndef SLUICE_OBSERVE_STAT_FILE_H
 #define SLUICE_OBSERVE_STAT_FILE_H
@@ -97,7 +97,7 @@ void stat_write(struct stat_file *f, const struct stat_data *d);
 /* Remove the file; in a forked child only forget it. NULL is fine. */
 void stat_remove(struct stat_file *f);
 
-/* ---- reading (stat_read.c) ---- */
+/* ---- reading ---- */
 
 /*
  * Read a file that anyone may have damaged. SLUICE_ERR_FORMAT when it is not what it should be (size,
@@ -106,10 +106,7 @@ void stat_remove(struct stat_file *f);
  */
 int stat_read(int fd, struct stat_data *out, struct sluice_error *err);
 
-/* ---- whose is it (stat_sweep.c) ---- */
-
-/* "123.stat" -> 123; 0: another name. */
-uint64_t stat_pid_of_name(const char *name);
+/* ---- whose is it ---- */
 
 enum stat_whose {
     STAT_THERE,     /* of a process that is there: *out is what it shows */
@@ -118,10 +115,17 @@ enum stat_whose {
     STAT_DAMAGED,   /* it cannot be understood; *err says why */
 };
 
-/* Read the file `name` (one that stat_pid_of_name takes) in the directory `dir`, a descriptor. err may be NULL. */
+/* Read the file `name`, PID.stat, in the directory `dir`, a descriptor. */
 enum stat_whose stat_look(int dir, const char *name, struct stat_data *out, struct sluice_error *err);
 
-/* Remove the files of dead processes from a directory, a descriptor that stays open. */
-void stat_sweep(int dir);
+/* Told of the file `name` of a process: what it shows, or NULL and why that cannot be understood. */
+typedef void stat_seen(void *ud, uint64_t pid, const char *name, const struct stat_data *d,
+                       const struct sluice_error *why);
+
+/*
+ * Look at the files in a directory, a descriptor that stays open. Those of dead processes are removed. `seen` is called
+ * for those of processes that are there and for damaged ones; NULL: nobody asks.
+ */
+void stat_sweep(int dir, stat_seen *seen, void *ud);
 
 #endif

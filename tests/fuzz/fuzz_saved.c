@@ -136,8 +136,8 @@ static void fuzz_reference(const uint8_t *data, size_t size) {
 
 static void fuzz_counters(const uint8_t *data, size_t size) {
     static struct stat_layout layout;
-    static struct top_process process;
-    static char line[TOP_LINES][TOP_WIDTH];
+    static struct top_list list;
+    struct top_process *process = &list.p[0];
     struct sluice_error err;
     const uint8_t *bytes = data;
     size_t n = size;
@@ -153,25 +153,28 @@ static void fuzz_counters(const uint8_t *data, size_t size) {
     }
     const int fd = open(fuzz_write("saved", bytes, n), O_RDONLY | O_CLOEXEC);
     FUZZ_CHECK(fd >= 0);
-    const int rc = stat_read(fd, &process.d, &err);
+    const int rc = stat_read(fd, &process->d, &err);
     close(fd);
     if (rc) {
         FUZZ_CHECK(err.message[0]);
         return;
     }
-    const int shapes[][3] = {{80, 24, 0}, {80, 60, 1}, {0, 0, 0}, {300, TOP_LINES + 1, 1}, {14, 1000, 0}};
-    process.memory = process.d.pid;
+    const int shapes[][3] = {{80, 24, 0}, {80, 60, 1}, {0, 0, 0}, {300, 2000, 1}, {14, 1000, 0}};
+    process->memory = process->d.pid;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        const int lines = top_page(&process, 1e6, shapes[i][0], shapes[i][1], shapes[i][2], line);
-        FUZZ_CHECK(lines >= 0 && lines <= TOP_LINES);
-        for (int k = 0; k < lines; k++) {
-            FUZZ_CHECK(memchr(line[k], 0, TOP_WIDTH));
-            for (const char *c = line[k]; *c; c++) {
-                FUZZ_CHECK(*c >= ' ' && *c <= '~'); /* no escape sequence reaches a terminal */
-            }
+        char *page = top_page(process, 1e6, shapes[i][0], shapes[i][1], shapes[i][2]);
+        int lines = 0, columns = 0;
+        FUZZ_CHECK(page);
+        for (const char *c = page; *c; c++) {
+            FUZZ_CHECK(*c == '\n' || (*c >= ' ' && *c <= '~')); /* no escape sequence reaches a terminal */
+            columns = *c == '\n' ? 0 : columns + 1;
+            lines += *c == '\n';
+            FUZZ_CHECK(columns < TOP_WIDTH);
         }
+        FUZZ_CHECK(lines <= shapes[i][1] && columns == 0);
+        free(page);
     }
-    struct top_list list = {.p = &process, .n = 1};
+    list.n = 1;
     FUZZ_CHECK(top_json(&list, 1e6, "fuzz") == 0);
 }
 

@@ -12,7 +12,7 @@ file(GLOB fuzz_sources CONFIGURE_DEPENDS src/cache/*.c src/memory/*.c src/observ
 foreach(part identity info log prompt_file quality reference utf8)
     list(APPEND fuzz_sources src/run/${part}.c)
 endforeach()
-foreach(part args bench_plan http json options replay_plot replay_print text top_json top_text)
+foreach(part args bench_plan http json options replay_plot replay_print text top_show)
     list(APPEND fuzz_sources src/cli/${part}.c)
 endforeach()
 add_library(sluice_fuzzed STATIC ${fuzz_sources} tests/fuzz/fuzz.c)

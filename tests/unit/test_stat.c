@@ -110,7 +110,7 @@ static void test_sweep(void **state) {
     put_file(parent, &l, sizeof l);
     const int dir = open(dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(dir >= 0);
-    stat_sweep(dir);
+    stat_sweep(dir, NULL, NULL);
     assert_int_equal(stat_look(dir, parent, &got, &err), STAT_THERE);
     assert_int_equal(got.pid, getppid());
     d->pid = INT32_MAX;

@@ -1,48 +1,36 @@
 /*
- * top_text.c - one process as a page of text, for the terminal and for --once.
+ * top_show.c - one process as a page of text, for the terminal and for --once; all of them as JSON, for programs.
  *
  * Rates are those of the last steps, at most STAT_STEPS of them and only as many as are of the newest
  * one's phase: a prompt of 500 tokens would drown the generation after it. They are per second of
  * computing, so a server that waits for requests shows what it last did, marked as idle.
  *
- * ASCII only: every terminal shows it, and a path that holds escape sequences does nothing.
+ * Text is ASCII only: every terminal shows it, and a path that holds escape sequences does nothing. JSON is one object,
+ * in base units.
  */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/top.h"
 
 enum { IDLE_S = 2 }; /* seconds without news after which a process counts as idle */
 
 static const char RAMP[] = " .:-=+*#%@"; /* none .. all of a layer's experts in memory */
 
-/* A page that is being written. */
-struct page {
-    char (*line)[TOP_WIDTH]; /* of the caller */
-    int width, rows;         /* what fits */
-    int n;                   /* lines so far */
+/* What the last steps, those of the newest one's phase, say. All 0 when there was none. */
+struct top_rates {
+    bool prompt;            /* the phase is the prompt */
+    double tokens_per_s;    /* tokens per second of the steps' wall time */
+    double bytes_per_s;     /* read, likewise */
+    double hits, hit_bytes; /* fractions 0..1, by count and by bytes */
+    double part[4];         /* fractions of the wall time: stall, experts, other, bookkeeping */
 };
 
-/* Add a line, cut to the width, of printable characters. */
-static void add(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(struct page *p, const char *format, ...) {
-    if (p->n >= p->rows) {
-        return;
-    }
-    char *line = p->line[p->n++];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, TOP_WIDTH, format, args);
-    va_end(args);
-    line[p->width] = '\0';
-    for (char *c = line; *c; c++) {
-        *c = *c >= ' ' && *c <= '~' ? *c : '?';
-    }
-}
-
-struct top_rates top_rates_of(const struct stat_data *d) {
+static struct top_rates top_rates_of(const struct stat_data *d) {
     struct top_rates r = {0};
     struct step_sums last = {0};
     const struct sluice_step *s = &last.sum;
@@ -67,6 +55,34 @@ struct top_rates top_rates_of(const struct stat_data *d) {
         r.part[i] = counters_ratio(part[i] > 0 ? part[i] : 0, s->wall_s);
     }
     return r;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* A page that is being written. */
+struct page {
+    FILE *out;       /* where to */
+    int width, rows; /* what fits */
+    int n;           /* lines so far */
+};
+
+/* Add a line, cut to the width, of printable characters. */
+static void add(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(struct page *p, const char *format, ...) {
+    char line[TOP_WIDTH];
+    if (p->n >= p->rows) {
+        return;
+    }
+    p->n++;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    line[p->width] = '\0';
+    for (char *c = line; *c; c++) {
+        *c = *c >= ' ' && *c <= '~' ? *c : '?';
+    }
+    fprintf(p->out, "%s\n", line);
 }
 
 /* "time" and a bar of `cells` letters, one kind per part. */
@@ -117,8 +133,7 @@ static void add_map(struct page *p, const struct stat_data *d, bool rows) {
     }
 }
 
-int top_page(const struct top_process *p, double now, int width, int rows, bool map_rows,
-             char line[TOP_LINES][TOP_WIDTH]) {
+char *top_page(const struct top_process *p, double now, int width, int rows, bool map_rows) {
     const struct stat_data *d = &p->d;
     const struct sluice_step *prompt = &d->ended[SLUICE_PHASE_PROMPT].sum;
     const struct sluice_step *generation = &d->ended[SLUICE_PHASE_GENERATION].sum;
@@ -127,14 +142,13 @@ int top_page(const struct top_process *p, double now, int width, int rows, bool 
     const struct sluice_step *all = &both.sum;
     const struct top_rates r = top_rates_of(d);
     const double GIB = 1024.0 * 1024 * 1024;
-    struct page page = {.line = line,
-                        .width = width < 8            ? 8
-                                 : width >= TOP_WIDTH ? TOP_WIDTH - 1
-                                                      : width,
-                        .rows = rows < 0           ? 0
-                                : rows > TOP_LINES ? TOP_LINES
-                                                   : rows};
-    char idle[48] = "";
+    struct page page = {.rows = rows, .width = width < 8 ? 8 : width >= TOP_WIDTH ? TOP_WIDTH - 1 : width};
+    char idle[48] = "", *text = NULL;
+    size_t n = 0;
+    page.out = open_memstream(&text, &n);
+    if (!page.out) {
+        return NULL;
+    }
     counters_add(&live, &d->stats.generation);
     counters_add_step(&both, prompt);
     counters_add_step(&both, generation);
@@ -167,5 +181,61 @@ int top_page(const struct top_process *p, double now, int width, int rows, bool 
     add(&page, "model    %s", d->model);
     add(&page, "mode     %s", d->mode);
     add_map(&page, d, map_rows);
-    return page.n;
+    const bool bad = ferror(page.out) != 0;
+    if (fclose(page.out) || bad) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *rates_json(const struct top_rates *r) {
+    return json_pack("{s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "phase", r->prompt ? "prompt" : "generation",
+                     "tokens_per_second", r->tokens_per_s, "read_bytes_per_second", r->bytes_per_s, "hit_rate", r->hits,
+                     "hit_rate_of_bytes", r->hit_bytes, "stall", r->part[0], "experts", r->part[1], "other", r->part[2],
+                     "bookkeeping", r->part[3]);
+}
+
+static json_t *layers_json(const struct stat_data *d) {
+    json_t *a = json_array();
+    for (uint64_t i = 0; i < d->n_layers; i++) {
+        json_array_append_new(a, json_pack("{s:I,s:I}", "resident", (json_int_t)d->layer[i].resident, "experts",
+                                           (json_int_t)d->layer[i].experts));
+    }
+    return a;
+}
+
+static json_t *phase_json(const struct step_sums *s) {
+    return counters_object(COUNTERS_TOP, &(struct counters_at){.ended = s});
+}
+
+static json_t *process_json(const struct top_process *p, double now) {
+    const struct stat_data *d = &p->d;
+    const struct top_rates r = top_rates_of(d);
+    struct sluice_phase_stats all = d->stats.prompt;
+    counters_add(&all, &d->stats.generation);
+    json_t *o =
+        json_pack("{s:I,s:o,s:o,s:o,s:o,s:I,s:f,s:I}", "pid", (json_int_t)d->pid, "program", cli_json_text(d->program),
+                  "sluice", cli_json_text(d->version), "model", cli_json_text(d->model), "mode", cli_json_text(d->mode),
+                  "threads", (json_int_t)d->threads, "age_seconds", now > d->updated ? now - d->updated : 0,
+                  "memory_bytes", (json_int_t)p->memory);
+    const bool ok = counters_json(o, COUNTERS_TOP, &(struct counters_at){.stats = &d->stats}) &&
+                    counters_json(o, COUNTERS_TOTAL, &(struct counters_at){.live = &all}) &&
+                    cli_json_count(o, "steps", d->n_steps) && cli_json_put(o, "last", rates_json(&r)) &&
+                    cli_json_put(o, "prompt", phase_json(&d->ended[SLUICE_PHASE_PROMPT])) &&
+                    cli_json_put(o, "generation", phase_json(&d->ended[SLUICE_PHASE_GENERATION])) &&
+                    cli_json_put(o, "layers", layers_json(d));
+    return cli_json_whole(o, ok);
+}
+
+int top_json(const struct top_list *l, double now, const char *command) {
+    json_t *a = json_array();
+    bool ok = true;
+    for (size_t i = 0; ok && i < l->n; i++) {
+        ok = json_array_append_new(a, process_json(&l->p[i], now)) == 0;
+    }
+    json_t *o = json_pack("{s:o}", "processes", a); /* takes the array over in any case */
+    return cli_json_print(command, cli_json_whole(o, ok), JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 }
