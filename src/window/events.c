@@ -9,8 +9,6 @@
  *
  * With nobody watching nothing is made at all.
  */
-#include "window/events.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,21 +17,6 @@
 #include "window/impl.h"
 
 #define EVENTS_LATE 10.0 /* seconds in which an event must have been taken */
-
-enum { EVENTS_STATS, EVENTS_MAP };
-
-/* One reader. */
-struct stream {
-    struct window *window;       /* whose */
-    struct MHD_Connection *c;    /* its connection */
-    struct conn *conn;           /* the same */
-    struct frame *frame;         /* what it is at; NULL: nothing */
-    size_t at;                   /* bytes taken of it */
-    uint64_t seen[EVENTS_KINDS]; /* numbers of the last events it began with */
-    bool greeted;                /* it got the first lines */
-    bool suspended;              /* it waits for more */
-    struct stream *prev, *next;  /* the others */
-};
 
 static void frame_drop(struct frame *f) {
     if (f && --f->refs == 0) {
@@ -73,22 +56,22 @@ static void events_make(struct window *w, int kind) {
 }
 
 /* The next piece for a reader, held by it; NULL: there is none. */
-static struct frame *stream_next(struct stream *s) {
-    struct events *e = &s->window->events;
-    if (!s->greeted) {
+static struct frame *stream_next(struct conn *x) {
+    struct events *e = x->events;
+    if (!x->greeted) {
         static const char hello[] = "retry: 2000\n\n"; /* milliseconds until a browser comes back */
         struct frame *f = malloc(sizeof *f + sizeof hello);
         if (f) {
             f->refs = 1;
             f->n = sizeof hello - 1;
             memcpy(f->data, hello, sizeof hello);
-            s->greeted = true;
+            x->greeted = true;
         }
         return f;
     }
     for (int k = 0; k < EVENTS_KINDS; k++) {
-        if (e->last[k] && s->seen[k] != e->seq[k]) {
-            s->seen[k] = e->seq[k];
+        if (e->last[k] && x->seen[k] != e->seq[k]) {
+            x->seen[k] = e->seq[k];
             e->last[k]->refs++;
             return e->last[k];
         }
@@ -99,41 +82,37 @@ static struct frame *stream_next(struct stream *s) {
 /* libmicrohttpd has room for more. */
 static ssize_t stream_read(void *cls, uint64_t pos, char *buf, size_t max) {
     (void)pos;
-    struct stream *s = cls;
-    if (s->window->events.ending) {
+    struct conn *x = cls;
+    if (x->events->ending) {
         return MHD_CONTENT_READER_END_OF_STREAM;
     }
-    if (!s->frame) {
-        s->frame = stream_next(s);
-        s->at = 0;
-        s->conn->deadline = s->frame ? clock_seconds() + EVENTS_LATE : 0;
+    if (!x->frame) {
+        x->frame = stream_next(x);
+        x->at = 0;
+        x->deadline = x->frame ? clock_seconds() + EVENTS_LATE : 0;
     }
-    if (!s->frame) {
-        s->suspended = true;
-        MHD_suspend_connection(s->c);
+    if (!x->frame) {
+        x->suspended = true;
+        MHD_suspend_connection(x->c);
         return 0;
     }
-    const size_t left = s->frame->n - s->at, n = left < max ? left : max;
-    memcpy(buf, s->frame->data + s->at, n);
-    s->at += n;
-    if (s->at == s->frame->n) {
-        frame_drop(s->frame);
-        s->frame = NULL;
+    const size_t left = x->frame->n - x->at, n = left < max ? left : max;
+    memcpy(buf, x->frame->data + x->at, n);
+    x->at += n;
+    if (x->at == x->frame->n) {
+        frame_drop(x->frame);
+        x->frame = NULL;
     }
     return (ssize_t)n;
 }
 
 /* The connection is closed, or the response was never sent. */
 static void stream_free(void *cls) {
-    struct stream *s = cls;
-    struct events *e = &s->window->events;
-    *(s->prev ? &s->prev->next : &e->streams) = s->next;
-    if (s->next) {
-        s->next->prev = s->prev;
-    }
-    e->readers--;
-    frame_drop(s->frame);
-    free(s);
+    struct conn *x = cls;
+    x->reader = false;
+    x->events->readers--;
+    frame_drop(x->frame);
+    x->frame = NULL;
 }
 
 enum MHD_Result events_reply(struct window *w, struct MHD_Connection *c) {
@@ -142,33 +121,23 @@ enum MHD_Result events_reply(struct window *w, struct MHD_Connection *c) {
     if (e->readers >= WINDOW_READERS) {
         return reply_json(c, MHD_HTTP_SERVICE_UNAVAILABLE, reply_failure("too many pages are open", NULL, NULL), NULL);
     }
-    struct stream *s = calloc(1, sizeof *s);
-    struct MHD_Response *r =
-        s ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, stream_read, s, stream_free) : NULL;
+    struct conn *x = http_conn(c);
+    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, stream_read, x, stream_free);
     if (!r) {
-        free(s);
         return MHD_NO; /* no memory: the connection is closed */
     }
-    s->window = w;
-    s->c = c;
-    s->conn = http_conn(c);
-    s->conn->reader = true;
-    s->next = e->streams;
-    if (s->next) {
-        s->next->prev = s;
-    }
-    e->streams = s;
+    *x = (struct conn){.c = c, .fd = x->fd, .deadline = x->deadline, .reader = true, .events = e};
     e->readers++;
     events_make(w, EVENTS_STATS);
     events_make(w, EVENTS_MAP);
     return reply_queue(c, MHD_HTTP_OK, r, "text/event-stream", NULL);
 }
 
-static void events_wake(struct events *e) {
-    for (struct stream *s = e->streams; s; s = s->next) {
-        if (s->suspended) {
-            s->suspended = false;
-            MHD_resume_connection(s->c);
+static void events_wake(struct window *w) {
+    for (struct conn *x = w->conn; x < w->conn + WINDOW_CONNS; x++) {
+        if (x->reader && x->suspended) {
+            x->suspended = false;
+            MHD_resume_connection(x->c);
         }
     }
 }
@@ -181,12 +150,12 @@ void events_tick(struct window *w, bool map) {
     if (map) {
         events_make(w, EVENTS_MAP);
     }
-    events_wake(&w->events);
+    events_wake(w);
 }
 
 void events_end(struct window *w) {
     w->events.ending = true;
-    events_wake(&w->events);
+    events_wake(w);
 }
 
 void events_free(struct events *e) {

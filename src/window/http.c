@@ -31,6 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cache/check.h"
 #include "cache/clock.h"
 #include "cache/error.h"
 #include "window/impl.h"
@@ -70,43 +71,32 @@ static void http_connection(void *cls, struct MHD_Connection *c, void **context,
     struct window *w = cls;
     struct conn *x = *context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        x = calloc(1, sizeof *x); /* without one, the first request is refused */
-        if (x) {
-            x->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-            x->deadline = clock_seconds() + HTTP_REQUEST;
-            x->next = w->conns;
-            if (x->next) {
-                x->next->prev = x;
-            }
-            w->conns = x;
+        x = w->conn; /* one is free: libmicrohttpd takes no more than WINDOW_CONNS */
+        while (x->c) {
+            x++;
+            SLUICE_CHECK(x < w->conn + WINDOW_CONNS);
         }
+        *x = (struct conn){.c = c,
+                           .fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+                           .deadline = clock_seconds() + HTTP_REQUEST};
         *context = x;
-    } else if (x) {
-        *(x->prev ? &x->prev->next : &w->conns) = x->next;
-        if (x->next) {
-            x->next->prev = x->prev;
-        }
-        free(x);
-        *context = NULL;
+    } else {
+        x->c = NULL;
     }
 }
 
 /* An answer is sent, or will never be. */
 static void http_completed(void *cls, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode code) {
     (void)cls, (void)code;
-    struct conn *x = http_conn(c);
-    if (x) {
-        x->reader = false;
-        x->deadline = clock_seconds() + HTTP_REQUEST; /* the next one's */
-    }
+    http_conn(c)->deadline = clock_seconds() + HTTP_REQUEST; /* the next one's */
     free(*state);
     *state = NULL;
 }
 
 /* Close who is late. Through the socket: libmicrohttpd then finds it closed. */
 static void http_expire(struct window *w, double t) {
-    for (struct conn *x = w->conns; x; x = x->next) {
-        if (x->deadline > 0 && t > x->deadline) {
+    for (struct conn *x = w->conn; x < w->conn + WINDOW_CONNS; x++) {
+        if (x->c && x->deadline > 0 && t > x->deadline) {
             w->events.dropped += x->reader;
             x->deadline = 0;
             shutdown(x->fd, SHUT_RDWR);
@@ -142,7 +132,7 @@ static enum MHD_Result http_get(struct window *w, struct MHD_Connection *c, cons
     char *text;
     switch (r->path) {
     case HTTP_PAGE:
-        return page_reply(w, c, http_header(c, MHD_HTTP_HEADER_HOST));
+        return reply_page(w, c, http_header(c, MHD_HTTP_HEADER_HOST));
     case HTTP_EVENTS:
         if (r->head) { /* a stream would wait for somebody to take it */
             return reply_queue(c, MHD_HTTP_OK, reply_text(strdup(""), 0), "text/event-stream", NULL);
@@ -211,9 +201,6 @@ static enum MHD_Result http_head(struct window *w, struct MHD_Connection *c, con
     const bool get = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     const bool post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
     const enum http_path path = http_path(url);
-    if (!http_conn(c)) {
-        return MHD_NO; /* no memory when it came */
-    }
     if (!guard_host(&w->guard, host)) {
         return http_refuse(c, MHD_HTTP_MISDIRECTED_REQUEST, "this window is not called by that name (Host)");
     }

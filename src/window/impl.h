@@ -13,7 +13,6 @@
 #include <sys/types.h>
 
 #include "memory/address.h"
-#include "window/events.h"
 #include "window/guard.h"
 #include "window/map.h"
 #include "window/rates.h"
@@ -26,12 +25,35 @@ enum {
     WINDOW_READERS = 8      /* of those, readers of /events */
 };
 
-/* One connection. In a list of the window's; the HTTP thread's alone. */
+enum { EVENTS_STATS, EVENTS_MAP, EVENTS_KINDS };
+
+/* A piece of the stream of events, shared by the readers that are at it. */
+struct frame {
+    size_t n;      /* bytes */
+    uint32_t refs; /* who holds it; the last one frees it */
+    char data[];   /* "event: ...\n" and so on */
+};
+
+/* One connection. The HTTP thread's alone. */
 struct conn {
-    int fd;                   /* its socket */
-    double deadline;          /* when it is closed, seconds of clock_seconds; 0: not yet known to be late */
-    bool reader;              /* it reads /events */
-    struct conn *prev, *next; /* the others */
+    struct MHD_Connection *c;    /* libmicrohttpd's; NULL: the place is free */
+    int fd;                      /* its socket */
+    double deadline;             /* when it is closed, seconds of clock_seconds; 0: not yet known to be late */
+    bool reader;                 /* it reads /events: the rest is of the stream */
+    bool greeted;                /* it got the first lines */
+    bool suspended;              /* it waits for more */
+    struct events *events;       /* what it reads */
+    struct frame *frame;         /* what it is at; NULL: nothing */
+    size_t at;                   /* bytes taken of it */
+    uint64_t seen[EVENTS_KINDS]; /* numbers of the last events that it began with */
+};
+
+struct events {
+    struct frame *last[EVENTS_KINDS]; /* the newest of each kind, held; NULL: none yet */
+    uint64_t seq[EVENTS_KINDS];       /* its number, from 1 */
+    uint32_t readers;                 /* how many there are */
+    uint64_t dropped;                 /* readers that were too slow, so far */
+    bool ending;                      /* the window is being closed: streams end */
 };
 
 /* Where a chat API is, if there is one. */
@@ -56,14 +78,14 @@ struct window {
     sem_t ended;                 /* posted by the thread when it has nothing left to do */
 
     /* The thread's alone. */
-    struct MHD_Daemon *daemon; /* libmicrohttpd's */
-    double started;            /* seconds of clock_seconds */
-    struct conn *conns;        /* all connections */
-    struct events events;      /* readers of /events */
-    struct rates rates;        /* numbers of the last seconds */
-    struct window_map map;     /* heat of the experts */
-    struct window_numbers now; /* scratch: the last numbers */
-    struct window_layer layer; /* scratch of the map */
+    struct MHD_Daemon *daemon;      /* libmicrohttpd's */
+    double started;                 /* seconds of clock_seconds */
+    struct conn conn[WINDOW_CONNS]; /* all connections */
+    struct events events;           /* what readers of /events are told */
+    struct rates rates;             /* numbers of the last seconds */
+    struct window_map map;          /* heat of the experts */
+    struct window_numbers now;      /* scratch: the last numbers */
+    struct window_layer layer;      /* scratch of the map */
 };
 
 /* ---- reply.c ---- */
@@ -84,28 +106,41 @@ enum MHD_Result reply_json(struct MHD_Connection *c, unsigned status, json_t *ob
 /* The object of a failure. `setting` and `changed` as in docs/window.md; NULL: none. Takes `changed`. */
 json_t *reply_failure(const char *message, const char *setting, json_t *changed);
 
-/* ---- page.c ---- */
+/* Answer GET /: the page. `host` is what the request calls us. */
+enum MHD_Result reply_page(struct window *w, struct MHD_Connection *c, const char *host);
 
-/* Answer GET /. `host` is what the request calls us. */
-enum MHD_Result page_reply(struct window *w, struct MHD_Connection *c, const char *host);
+/* ---- events.c ---- */
 
-/* ---- stats_json.c ---- */
+/* Answer GET /events: numbers at once, then as they come. */
+enum MHD_Result events_reply(struct window *w, struct MHD_Connection *c);
+
+/* It is time: make new events, for those who watch, if any do. The map's too when `map`. */
+void events_tick(struct window *w, bool map);
+
+/* All streams end: before the daemon is stopped. */
+void events_end(struct window *w);
+
+/* Free what is held. */
+void events_free(struct events *e);
+
+/* ---- numbers.c ---- */
 
 /* Read the numbers into w->now and make the object of /stats. NULL: no memory. */
 json_t *stats_json(struct window *w);
 
-/* The object "settings" of it, from w->now. NULL: no memory. */
-json_t *stats_settings(const struct window *w);
+/* Text of others (file names): what is no UTF-8 becomes '?'. NULL: no memory. */
+json_t *stats_string(const char *text);
 
 /* As text, in one line, by malloc; takes the object, which may be NULL. *n: its length. NULL: no memory. */
 char *stats_text(json_t *object, size_t *n);
 
-/* ---- metrics.c ---- */
-
 /* Read the numbers into w->now and write them as Prometheus reads them, by malloc. NULL: no memory. */
 char *metrics_text(struct window *w, size_t *n);
 
-/* ---- settings_post.c ---- */
+/* ---- settings.c ---- */
+
+/* The object "settings" of /stats, from w->now. NULL: no memory. */
+json_t *settings_json(const struct window *w);
 
 /* A request to change settings has arrived in whole. `form`: as a form; else JSON. */
 enum MHD_Result settings_post(struct window *w, struct MHD_Connection *c, const char *body, size_t n, bool form);

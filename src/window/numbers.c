@@ -1,8 +1,15 @@
 /*
- * stats_json.c - everything that is told, as JSON: what a page needs to draw itself without asking twice.
+ * numbers.c - everything that is told: as JSON, what a page needs to draw itself without asking twice, and as
+ * Prometheus reads it (text format 0.0.4).
  *
- * Names carry their units. What is not known is null, never 0: a page must not draw a line at zero for it.
+ * In JSON names carry their units. What is not known is null, never 0: a page must not draw a line at zero for it.
+ *
+ * Metrics go by Prometheus' conventions: base units, counters end in _total, one family per thing with labels for its
+ * kinds, and no rates, which whoever asks computes over the time that he likes. What is counted comes from the table of
+ * counters (observe/counters.c).
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,8 +28,7 @@ static json_int_t count(uint64_t n) {
     return (json_int_t)n;
 }
 
-/* Text of others (file names): what is no UTF-8 becomes '?'. */
-static json_t *text_json(const char *text) {
+json_t *stats_string(const char *text) {
     json_t *o = json_string(text);
     if (o) {
         return o;
@@ -46,9 +52,9 @@ static json_t *phase_json(const struct window_numbers *x, int phase) {
 
 /* What comes before its counters. */
 static json_t *model_json(const struct window_numbers *x) {
-    return json_pack("{s:o,s:o,s:I,s:I,s:o}", "name", text_json(x->model), "architecture",
-                     text_json(x->facts.architecture), "layers", count(x->stats.layers), "experts", count(x->experts),
-                     "experts_used", x->experts_used ? json_integer(x->experts_used) : json_null());
+    return json_pack("{s:o,s:o,s:I,s:I,s:o}", "name", stats_string(x->model), "architecture",
+                     stats_string(x->facts.architecture), "layers", count(x->stats.layers), "experts",
+                     count(x->experts), "experts_used", x->experts_used ? json_integer(x->experts_used) : json_null());
 }
 
 static json_t *now_json(const struct rates_now *r) {
@@ -77,61 +83,6 @@ static json_t *chat_json(const struct window_chat *c) {
                      : json_pack("{s:s?,s:i}", "url", c->same_host ? NULL : c->origin, "port", (int)c->port);
 }
 
-/* One setting. Takes the value. A reason is why it cannot be changed. */
-static json_t *setting(json_t *value, bool lossy, const char *reason) {
-    return json_pack("{s:o,s:b,s:b,s:s}", "value", value, "changeable", reason[0] == '\0', "lossy", (int)lossy,
-                     "reason", reason);
-}
-
-/* The cache's, with its size for programs. */
-static json_t *cache_setting(const struct sluice_settings *s) {
-    char text[48] = "auto";
-    if (s->cache == SLUICE_CACHE_OFF) {
-        snprintf(text, sizeof text, "off");
-    } else if (s->cache == SLUICE_CACHE_FIXED && s->cache_bytes % (1 << 20)) {
-        snprintf(text, sizeof text, "%lluB", (unsigned long long)s->cache_bytes);
-    } else if (s->cache == SLUICE_CACHE_FIXED) {
-        snprintf(text, sizeof text, "%lluMiB", (unsigned long long)(s->cache_bytes >> 20));
-    }
-    json_t *o = setting(json_string(text), false, "");
-    json_t *bytes = s->cache == SLUICE_CACHE_FIXED ? json_integer(count(s->cache_bytes)) : json_null();
-    if (json_object_set_new(o, "bytes", bytes)) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
-}
-
-json_t *stats_settings(const struct window *w) {
-    static const char fixed[] = "fixed when the program starts";
-    static const char loaded[] = "fixed when the model is loaded: start again with --n-expert-used K "
-                                 "(stock programs: --override-kv ARCHITECTURE.expert_used_count=int:K)";
-    static const char *const dense[] = {
-        [SLUICE_DENSE_ANON] = "anon", [SLUICE_DENSE_MMAP] = "mmap", [SLUICE_DENSE_LOCK] = "lock"};
-    const struct window_numbers *x = &w->now;
-    const struct sluice_settings *s = &x->facts.settings;
-    const char *slash = strrchr(s->cold_model, '/');
-    const bool drops = s->drop_cold_experts > 0;
-    const bool fewer = x->facts.experts_own && x->experts_used && x->facts.experts_own != x->experts_used;
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", //
-                     "cache", cache_setting(s),                                   //
-                     "drop_cold_experts", setting(json_real(s->drop_cold_experts), drops, ""), "drop_renorm",
-                     setting(json_boolean(s->drop_renorm), drops && s->drop_renorm, ""), "lookahead",
-                     setting(json_boolean(s->lookahead), false, ""), "n_expert_used",
-                     setting(x->experts_used ? json_integer(x->experts_used) : json_null(), fewer, loaded),
-                     "drop_in_prefill", setting(json_boolean(s->drop_in_prefill), drops && s->drop_in_prefill, fixed),
-                     "drop_reproducible", setting(json_boolean(s->drop_reproducible), false, fixed), "cold_model",
-                     setting(s->cold_model[0] ? text_json(slash ? slash + 1 : s->cold_model) : json_null(),
-                             drops && s->cold_model[0], fixed),
-                     "cache_policy",
-                     setting(json_string(s->policy == SLUICE_POLICY_LRU ? "lru" : "cycle"), false, fixed), "dense",
-                     setting(json_string(dense[s->dense]), false, fixed), "io",
-                     setting(json_string(s->io == SLUICE_IO_PREAD ? "pread" : "auto"), false, fixed), "io_threads",
-                     setting(json_integer(s->io_threads), false, fixed), "memory",
-                     setting(s->memory_bytes ? json_integer(count(s->memory_bytes)) : json_null(), false, fixed),
-                     "staging", setting(json_integer(count(s->staging_bytes)), false, fixed));
-}
-
 json_t *stats_json(struct window *w) {
     static const char *const phase[] = {[SLUICE_PHASE_PROMPT] = "prompt", [SLUICE_PHASE_GENERATION] = "generation"};
     struct window_numbers *x = &w->now;
@@ -145,16 +96,16 @@ json_t *stats_json(struct window *w) {
     json_t *o = json_pack(
         "{s:i,s:s,s:o,s:I,s:f,s:f,s:o,s:o,s:b,s:o,s:o,s:s,s:o,s:o,s:o,s:{},s:{},s:{},s:o,"
         "s:{s:o,s:f,s:f},s:o,s:o,s:{s:I,s:I}}",
-        "api", 1, "version", SLUICE_VERSION, "program", text_json(x->program), "pid", (json_int_t)getpid(),
+        "api", 1, "version", SLUICE_VERSION, "program", stats_string(x->program), "pid", (json_int_t)getpid(),
         "time_seconds", (double)real.tv_sec + 1e-9 * (double)real.tv_nsec, "uptime_seconds", t - w->started, //
-        "model", model_json(x), "mode", text_json(x->facts.mode), "lossy", (int)x->lossy, "warning",
-        text_json(x->facts.warning), "error", text_json(x->error), "phase", r.phase < 0 ? "idle" : phase[r.phase],
+        "model", model_json(x), "mode", stats_string(x->facts.mode), "lossy", (int)x->lossy, "warning",
+        stats_string(x->facts.warning), "error", stats_string(x->error), "phase", r.phase < 0 ? "idle" : phase[r.phase],
         "now", now_json(&r),                                                                                //
         "prompt", phase_json(x, SLUICE_PHASE_PROMPT), "generation", phase_json(x, SLUICE_PHASE_GENERATION), //
         "cache", "lookahead", "cold", /* of counters alone */
         "memory", memory_json(x), "disk", "probed_bytes_per_second", w->disk > 0 ? json_real(w->disk) : json_null(),
         "best_bytes_per_second", w->rates.best, "now_bytes_per_second", r.bytes_per_s, //
-        "settings", stats_settings(w), "chat", chat_json(&w->chat), "page", "readers", count(w->events.readers),
+        "settings", settings_json(w), "chat", chat_json(&w->chat), "page", "readers", count(w->events.readers),
         "readers_dropped", count(w->events.dropped));
     bool ok = counters_json(o, COUNTERS_WINDOW, &(struct counters_at){.stats = s});
     /* What there is none of is null. */
@@ -172,5 +123,61 @@ char *stats_text(json_t *object, size_t *n) {
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(object);
     *n = text ? strlen(text) : 0;
+    return text;
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static void single(FILE *out, const char *name, const char *help, uint64_t n) {
+    counters_family(out, name, help);
+    fprintf(out, "%s %" PRIu64 "\n", name, n);
+}
+
+/* A label and its value. */
+static void label(FILE *out, const char *before, const char *text) {
+    json_t *valid = stats_string(text);
+    fprintf(out, "%s=\"", before);
+    for (const char *p = valid ? json_string_value(valid) : ""; *p; p++) {
+        if (*p == '"' || *p == '\\') {
+            fputc('\\', out);
+        }
+        fprintf(out, *p == '\n' ? "\\n" : "%c", *p);
+    }
+    fputc('"', out);
+    json_decref(valid);
+}
+
+char *metrics_text(struct window *w, size_t *n) {
+    struct window_numbers *x = &w->now;
+    char *text = NULL;
+    FILE *out = open_memstream(&text, n);
+    if (!out) {
+        return NULL;
+    }
+    w->source.numbers(w->source.ud, x, true);
+    counters_family(out, "sluice_info", "What runs: always 1.");
+    label(out, "sluice_info{version", SLUICE_VERSION);
+    label(out, ",program", x->program);
+    label(out, ",model", x->model);
+    label(out, ",architecture", x->facts.architecture);
+    fputs("} 1\n", out);
+    single(out, "sluice_lossy", "1 when settings in force change the output.", x->lossy);
+    counters_family(out, "sluice_window_uptime_seconds", "Time since the window opened.");
+    fputs("sluice_window_uptime_seconds ", out);
+    counters_fixed(out, clock_seconds() - w->started, 6);
+    fputc('\n', out);
+    counters_metrics(out, &x->stats, x->ended, x->facts.planned ? &x->facts.plan : NULL);
+    if (x->facts.planned && x->facts.plan.limit_bytes) {
+        single(out, "sluice_memory_limit_bytes", "What the process may use.", x->facts.plan.limit_bytes);
+    }
+    single(out, "process_resident_memory_bytes", "Resident memory size in bytes.",
+           x->anonymous_bytes + x->file_bytes + x->shared_bytes);
+    single(out, "sluice_window_readers", "Pages that watch now.", w->events.readers);
+    single(out, "sluice_window_readers_dropped_total", "Readers disconnected for being slow.", w->events.dropped);
+    const bool bad = ferror(out) != 0;
+    if (fclose(out) || bad) {
+        free(text);
+        return NULL;
+    }
     return text;
 }

@@ -1,5 +1,5 @@
 /*
- * settings_post.c - changing settings by a request.
+ * settings.c - the settings as the window tells them, and changing them by a request.
  *
  * Values mean what they mean in the environment and on the command line, because the same parser reads them
  * (sluice_settings_set); JSON's numbers and booleans become its text first. Everything in a request is checked before
@@ -8,7 +8,7 @@
  * The cache comes first: with a smaller one there may be room for nothing else.
  */
 #include <inttypes.h>
-#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,29 +20,114 @@
 
 enum { POST_VALUE = 64 }; /* bytes of a value, terminator included */
 
-/* The settings that there are, in the order in which they are put into force. */
-static const struct {
-    const char *name;     /* of the setting */
-    const char *on, *off; /* what true and false are in the environment; NULL: it is no switch */
-    bool changeable;      /* while models run */
-} post_settings[] = {
-    {"cache", NULL, NULL, true},
-    {"drop_cold_experts", NULL, NULL, true},
-    {"drop_renorm", "on", "off", true},
-    {"lookahead", "1", "0", true},
-    {"n_expert_used", NULL, NULL, false},
-    {"drop_in_prefill", NULL, NULL, false},
-    {"drop_reproducible", NULL, NULL, false},
-    {"cold_model", NULL, NULL, false},
-    {"cache_policy", NULL, NULL, false},
-    {"dense", NULL, NULL, false},
-    {"io", NULL, NULL, false},
-    {"io_threads", NULL, NULL, false},
-    {"memory", NULL, NULL, false},
-    {"staging", NULL, NULL, false},
+enum kind { CACHE, SHARE, SWITCH, WORD, NUMBER, BYTES, LIMIT, NAME, EXPERTS };
+
+static const char fixed[] = "fixed when the program starts";
+static const char loaded[] = "fixed when the model is loaded: start again with --n-expert-used K "
+                             "(stock programs: --override-kv ARCHITECTURE.expert_used_count=int:K)";
+static const char *const policies[] = {[SLUICE_POLICY_CYCLE] = "cycle", [SLUICE_POLICY_LRU] = "lru"};
+static const char *const denses[] = {
+    [SLUICE_DENSE_ANON] = "anon", [SLUICE_DENSE_MMAP] = "mmap", [SLUICE_DENSE_LOCK] = "lock"};
+static const char *const ios[] = {[SLUICE_IO_AUTO] = "auto", [SLUICE_IO_PREAD] = "pread"};
+
+#define AT(field) offsetof(struct sluice_settings, field)
+
+/* The settings that there are, in the order in which they are told and put into force. */
+static const struct setting {
+    const char *name;         /* of the setting */
+    enum kind kind;           /* how it is told */
+    size_t at;                /* its field in struct sluice_settings, if it has one of its own */
+    bool lossy;               /* it changes the output when it is on and experts are dropped */
+    const char *reason;       /* why it cannot be changed while models run; "": it can */
+    const char *on, *off;     /* what true and false are in the environment; NULL: it is no switch, or never changed */
+    const char *const *words; /* of a WORD, by number */
+} settings[] = {
+    {"cache", CACHE, 0, false, "", NULL, NULL, NULL},
+    {"drop_cold_experts", SHARE, AT(drop_cold_experts), true, "", NULL, NULL, NULL},
+    {"drop_renorm", SWITCH, AT(drop_renorm), true, "", "on", "off", NULL},
+    {"lookahead", SWITCH, AT(lookahead), false, "", "1", "0", NULL},
+    {"n_expert_used", EXPERTS, 0, true, loaded, NULL, NULL, NULL},
+    {"drop_in_prefill", SWITCH, AT(drop_in_prefill), true, fixed, NULL, NULL, NULL},
+    {"drop_reproducible", SWITCH, AT(drop_reproducible), false, fixed, NULL, NULL, NULL},
+    {"cold_model", NAME, AT(cold_model), true, fixed, NULL, NULL, NULL},
+    {"cache_policy", WORD, AT(policy), false, fixed, NULL, NULL, policies},
+    {"dense", WORD, AT(dense), false, fixed, NULL, NULL, denses},
+    {"io", WORD, AT(io), false, fixed, NULL, NULL, ios},
+    {"io_threads", NUMBER, AT(io_threads), false, fixed, NULL, NULL, NULL},
+    {"memory", LIMIT, AT(memory_bytes), false, fixed, NULL, NULL, NULL},
+    {"staging", BYTES, AT(staging_bytes), false, fixed, NULL, NULL, NULL},
 };
 
-enum { POST_N = sizeof post_settings / sizeof *post_settings };
+enum { POST_N = sizeof settings / sizeof *settings, POST_DROP = 1 /* place of drop_cold_experts */ };
+
+/* ---- telling them ---------------------------------------------------------------------------- */
+
+/* The cache's value: text that would set it. */
+static json_t *cache_json(const struct sluice_settings *s) {
+    const bool whole = s->cache_bytes % (1 << 20) == 0;
+    if (s->cache != SLUICE_CACHE_FIXED) {
+        return json_string(s->cache == SLUICE_CACHE_OFF ? "off" : "auto");
+    }
+    return json_sprintf("%" PRIu64 "%s", whole ? s->cache_bytes >> 20 : s->cache_bytes, whole ? "MiB" : "B");
+}
+
+/* A setting's value, and whether it is more than nothing. */
+static json_t *value_json(const struct setting *row, const struct window_numbers *x, bool *on) {
+    const void *field = (const char *)&x->facts.settings + row->at;
+    const char *name = field, *slash;
+    *on = false;
+    switch (row->kind) {
+    case CACHE:
+        return cache_json(field);
+    case SHARE:
+        *on = *(const double *)field > 0;
+        return json_real(*(const double *)field);
+    case SWITCH:
+        *on = *(const bool *)field;
+        return json_boolean(*on);
+    case WORD:
+        return json_string(row->words[*(const int *)field]);
+    case NUMBER:
+        return json_integer(*(const int *)field);
+    case LIMIT:
+    case BYTES:
+        *on = *(const uint64_t *)field > 0;
+        return *on || row->kind == BYTES ? json_integer((json_int_t) * (const uint64_t *)field) : json_null();
+    case NAME:
+        *on = name[0] != '\0';
+        slash = strrchr(name, '/');
+        return *on ? stats_string(slash ? slash + 1 : name) : json_null();
+    case EXPERTS:
+        *on = x->facts.experts_own && x->experts_used && x->facts.experts_own != x->experts_used;
+        return x->experts_used ? json_integer(x->experts_used) : json_null();
+    }
+    return NULL;
+}
+
+json_t *settings_json(const struct window *w) {
+    const struct sluice_settings *s = &w->now.facts.settings;
+    json_t *all = json_object();
+    bool ok = true;
+    for (const struct setting *row = settings; ok && row < settings + POST_N; row++) {
+        bool on;
+        json_t *value = value_json(row, &w->now, &on);
+        const bool lossy = row->lossy && on && (s->drop_cold_experts > 0 || row->kind == EXPERTS);
+        json_t *o = json_pack("{s:o,s:b,s:b,s:s}", "value", value, "changeable", row->reason[0] == '\0', "lossy",
+                              (int)lossy, "reason", row->reason);
+        if (row->kind == CACHE) { /* and its size for programs */
+            json_object_set_new(
+                o, "bytes", s->cache == SLUICE_CACHE_FIXED ? json_integer((json_int_t)s->cache_bytes) : json_null());
+        }
+        ok = json_object_set_new(all, row->name, o) == 0;
+    }
+    if (!ok) {
+        json_decref(all);
+        return NULL;
+    }
+    return all;
+}
+
+/* ---- changing them --------------------------------------------------------------------------- */
 
 /* What a request wants. */
 struct post {
@@ -59,20 +144,18 @@ struct post {
 /* Note a value. False: it cannot be. */
 static bool post_note(struct post *p, const char *name, const char *value) {
     size_t i = 0;
-    while (i < POST_N && strcmp(post_settings[i].name, name) != 0) {
+    while (i < POST_N && strcmp(settings[i].name, name) != 0) {
         i++;
     }
     if (i == POST_N) {
         return POST_FAIL(p, MHD_HTTP_BAD_REQUEST, NULL, "no setting is called '%.64s'", name);
     }
-    name = post_settings[i].name;
+    name = settings[i].name;
     if (p->given[i]) {
         return POST_FAIL(p, MHD_HTTP_BAD_REQUEST, name, "%s is given twice", name);
     }
-    if (post_settings[i].on) {
-        value = strcmp(value, "true") == 0    ? post_settings[i].on
-                : strcmp(value, "false") == 0 ? post_settings[i].off
-                                              : value;
+    if (settings[i].on) {
+        value = strcmp(value, "true") == 0 ? settings[i].on : strcmp(value, "false") == 0 ? settings[i].off : value;
     }
     if (strlen(value) >= POST_VALUE) {
         return POST_FAIL(p, MHD_HTTP_BAD_REQUEST, name, "%s: the value is too long", name);
@@ -189,8 +272,8 @@ static bool post_check(struct post *p, const struct window *w, struct sluice_set
     struct sluice_error why;
     *next = w->now.facts.settings;
     for (size_t i = 0; i < POST_N; i++) {
-        const char *name = post_settings[i].name;
-        if (p->given[i] && !post_settings[i].changeable) {
+        const char *name = settings[i].name;
+        if (p->given[i] && settings[i].reason[0]) {
             return POST_FAIL(p, MHD_HTTP_CONFLICT, name,
                              "%s cannot be changed while it runs (see its reason in /stats)", name);
         }
@@ -202,8 +285,8 @@ static bool post_check(struct post *p, const struct window *w, struct sluice_set
     if (!any) {
         return POST_FAIL(p, MHD_HTTP_BAD_REQUEST, NULL, "no setting is given");
     }
-    if (p->given[1] && settings_check_drop(next->drop_cold_experts, next->cache, &why)) {
-        return POST_FAIL(p, MHD_HTTP_CONFLICT, post_settings[1].name, "%s", why.message);
+    if (p->given[POST_DROP] && settings_check_drop(next->drop_cold_experts, next->cache, &why)) {
+        return POST_FAIL(p, MHD_HTTP_CONFLICT, settings[POST_DROP].name, "%s", why.message);
     }
     return true;
 }
@@ -221,21 +304,21 @@ enum MHD_Result settings_post(struct window *w, struct MHD_Connection *c, const 
         if (!p.given[i]) {
             continue;
         }
-        if (w->source.set(w->source.ud, post_settings[i].name, &next, &p.why)) {
+        if (w->source.set(w->source.ud, settings[i].name, &next, &p.why)) {
             p.status = MHD_HTTP_CONFLICT;
-            p.setting = post_settings[i].name;
+            p.setting = settings[i].name;
         } else {
-            json_array_append_new(changed, json_string(post_settings[i].name));
+            json_array_append_new(changed, json_string(settings[i].name));
         }
     }
     /* Nobody else was served meanwhile: that is not their being late. */
-    for (struct conn *x = w->conns; x; x = x->next) {
+    for (struct conn *x = w->conn; x < w->conn + WINDOW_CONNS; x++) {
         x->deadline += x->deadline > 0 ? clock_seconds() - begun : 0;
     }
     if (p.status) {
         return reply_json(c, p.status, reply_failure(p.why.message, p.setting, changed), NULL);
     }
     w->source.numbers(w->source.ud, &w->now, true);
-    json_t *o = json_pack("{s:b,s:o,s:o}", "ok", 1, "changed", changed, "settings", stats_settings(w));
+    json_t *o = json_pack("{s:b,s:o,s:o}", "ok", 1, "changed", changed, "settings", settings_json(w));
     return reply_json(c, MHD_HTTP_OK, o, NULL);
 }
