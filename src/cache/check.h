@@ -4,8 +4,9 @@
  * assert() is for what tests find; release builds drop it. SLUICE_CHECK stays: for pins, idleness and byte ranges,
  * where going on would compute with another expert's bytes and nobody would notice.
  *
- * A mutex of check_mutex_init is one that finds errors in builds with assert(): check_lock asserts that this thread
- * does not hold it, check_held tells whether it does. Without assert() it is a plain mutex, and nothing asks.
+ * A mutex of check_mutex_init or CHECK_MUTEX is one that finds errors in builds with assert(): check_lock asserts that
+ * this thread does not hold it, check_held tells whether it does. Without assert() it is a plain mutex, and nothing
+ * asks.
  */
 #ifndef SLUICE_CACHE_CHECK_H
 #define SLUICE_CACHE_CHECK_H
@@ -22,6 +23,13 @@ _Noreturn static inline void check_failed(const char *file, int line, const char
     fprintf(stderr, "sluice: %s:%d: this must hold and does not: %s\n", file, line, what);
     abort();
 }
+
+/* The value of a mutex that no call makes. */
+#ifdef NDEBUG
+#define CHECK_MUTEX PTHREAD_MUTEX_INITIALIZER
+#else
+#define CHECK_MUTEX PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP
+#endif
 
 static inline void check_mutex_init(pthread_mutex_t *m) {
 #ifdef NDEBUG

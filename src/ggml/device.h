@@ -17,6 +17,7 @@
 #include "observe/step.h"
 #include "window/watch.h"
 #include "sluice.h"
+#include "cache/check.h"
 #include "cache/engine.h"
 
 /* What the mode line says is not as it should be. */
@@ -85,8 +86,8 @@ struct sluice_device {
     {                                                                                                                  \
         .cold = {.lock = PTHREAD_MUTEX_INITIALIZER, .memory_lock = PTHREAD_MUTEX_INITIALIZER},                         \
         .dense_lock = PTHREAD_MUTEX_INITIALIZER, .resize_lock = PTHREAD_MUTEX_INITIALIZER,                             \
-        .lock = PTHREAD_MUTEX_INITIALIZER, .tracing = {.lock = PTHREAD_MUTEX_INITIALIZER},                             \
-        .steps = {.lock = PTHREAD_MUTEX_INITIALIZER}, .watch = {.lock = PTHREAD_MUTEX_INITIALIZER},                    \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .tracing = {.lock = CHECK_MUTEX}, .steps = {.lock = CHECK_MUTEX},           \
+        .watch = {.lock = CHECK_MUTEX},                                                                                \
     }
 
 /* Keep a failure for sluice_take_error; the plug-in prints it as well. */

@@ -23,28 +23,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/check.h"
 #include "cache/error.h"
 
 bool route_trace_wanted(const struct route_trace *t) {
     return atomic_load_explicit(&t->on, memory_order_relaxed);
 }
 
-static void tracing_lock(struct route_trace *t) {
-    pthread_mutex_lock(&t->lock);
-    assert(!t->locked);
-    t->locked = true;
-}
-
-static void tracing_unlock(struct route_trace *t) {
-    assert(t->locked);
-    t->locked = false;
-    pthread_mutex_unlock(&t->lock);
-}
-
 bool route_trace_wants_probs(struct route_trace *t) {
-    tracing_lock(t);
+    check_lock(&t->lock);
     const bool wanted = t->probs != NULL;
-    tracing_unlock(t);
+    check_unlock(&t->lock);
     return wanted;
 }
 
@@ -52,7 +41,7 @@ bool route_trace_wants_probs(struct route_trace *t) {
 
 int route_trace_open(struct route_trace *t, const char *path, const char *probs, struct sluice_error *err) {
     int rc = sluice_ok(err);
-    tracing_lock(t);
+    check_lock(&t->lock);
     if (t->rows || t->probs) {
         rc = sluice_fail(err, SLUICE_ERR_STATE, "a route trace is being written already");
     }
@@ -67,14 +56,14 @@ int route_trace_open(struct route_trace *t, const char *path, const char *probs,
         t->probs_err = (struct sluice_error){0};
         atomic_store_explicit(&t->on, t->rows || t->probs, memory_order_relaxed);
     }
-    tracing_unlock(t);
+    check_unlock(&t->lock);
     return rc;
 }
 
 /* No more rows. */
 static int tracing_end(struct route_trace *t, struct sluice_error *err) {
     struct sluice_error second;
-    assert(t->locked);
+    assert(check_held(&t->lock));
     const bool incomplete = t->probs && t->probs_err.status;
     atomic_store_explicit(&t->on, false, memory_order_relaxed);
     int rc = trace_writer_close(t->rows, err);
@@ -93,9 +82,9 @@ static int tracing_end(struct route_trace *t, struct sluice_error *err) {
 }
 
 int route_trace_close(struct route_trace *t, struct sluice_error *err) {
-    tracing_lock(t);
+    check_lock(&t->lock);
     const int rc = tracing_end(t, err);
-    tracing_unlock(t);
+    check_unlock(&t->lock);
     return rc;
 }
 
@@ -122,16 +111,16 @@ uint32_t route_trace_layer(const char *name) {
 }
 
 void route_trace_model(struct route_trace *t, const struct route_trace_model *m) {
-    tracing_lock(t);
+    check_lock(&t->lock);
     t->model = *m;
-    tracing_unlock(t);
+    check_unlock(&t->lock);
 }
 
 /* Fill head and layer_of_group. False: no memory, or more layers than a trace may have. */
 static bool tracing_fill_head(struct route_trace *t, struct engine_group *g, uint32_t n, const struct engine_arena *a) {
     struct trace_head *h = &t->head;
     struct facts facts;
-    assert(t->locked);
+    assert(check_held(&t->lock));
     t->source->facts(t->source->ud, &facts);
     *h = (struct trace_head){.engine = true,
                              .budget = a->budget,
@@ -193,7 +182,7 @@ static bool tracing_head(struct route_trace *t) {
 /* The probabilities of all experts, a line per token. */
 static void tracing_probs(struct route_trace *t, const struct route_trace_block *b, const struct trace_row *first) {
     struct trace_row row = *first;
-    assert(t->locked);
+    assert(check_held(&t->lock));
     if (b->no_probs.status) {
         t->probs_err = b->no_probs;
     }
@@ -206,7 +195,7 @@ static void tracing_rows(struct route_trace *t, const struct route_trace_block *
                          uint64_t bytes) {
     const struct engine_routing *r = &b->routing;
     struct trace_row row = *first;
-    assert(t->locked);
+    assert(check_held(&t->lock));
     for (uint32_t use = 0; use < r->tokens * r->top_k; use++) {
         const int32_t place = b->place[b->id[use]];
         row.step = first->step + use / r->top_k;
@@ -230,11 +219,11 @@ static void tracing_rows(struct route_trace *t, const struct route_trace_block *
 }
 
 void route_trace_give_up(struct route_trace *t, const char *why) {
-    tracing_lock(t);
+    check_lock(&t->lock);
     if (t->rows || t->probs) {
         tracing_give_up(t, why);
     }
-    tracing_unlock(t);
+    check_unlock(&t->lock);
 }
 
 void route_trace_block(struct route_trace *t, const struct route_trace_block *b) {
@@ -242,7 +231,7 @@ void route_trace_block(struct route_trace *t, const struct route_trace_block *b)
     struct trace_row row = {.turn = b->batch->turn,
                             .step = batch_position(b->batch, b->routing.tokens),
                             .phase = prompt ? TRACE_PROMPT : TRACE_GENERATION};
-    tracing_lock(t);
+    check_lock(&t->lock);
     if (t->rows || t->probs) {
         if (!t->headed && !tracing_head(t)) {
             tracing_give_up(t, "no memory, or too many layers");
@@ -259,5 +248,5 @@ void route_trace_block(struct route_trace *t, const struct route_trace_block *b)
             }
         }
     }
-    tracing_unlock(t);
+    check_unlock(&t->lock);
 }

@@ -26,7 +26,6 @@ struct route_trace {
     const struct facts_source *source; /* of the head; set before anything else is called */
     _Atomic bool on;                   /* somebody wants it: ask no further if not */
     pthread_mutex_t lock;              /* guards the rest */
-    bool locked;                       /* somebody holds it, for asserts */
     struct trace_writer *rows;         /* NULL: none, or it ended */
     struct trace_writer *probs;        /* likewise, of all experts' probabilities */
     struct route_trace_model model;    /* for the head */

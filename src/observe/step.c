@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cache/check.h"
 #include "cache/clock.h"
 #include "cache/error.h"
 
@@ -36,18 +37,6 @@
 /* The step that the program began on this thread. */
 static _Thread_local struct step step_explicit;
 
-static void step_lock(struct step_log *log) {
-    pthread_mutex_lock(&log->lock);
-    assert(!log->locked);
-    log->locked = true;
-}
-
-static void step_unlock(struct step_log *log) {
-    assert(log->locked);
-    log->locked = false;
-    pthread_mutex_unlock(&log->lock);
-}
-
 /* ---- what `sluice top` sees ------------------------------------------------------------------- */
 
 /* Bring the file, if there is one, up to the counters *st at time t. */
@@ -55,7 +44,7 @@ static void step_show(struct step_log *log, const struct sluice_stats *st, doubl
     const struct facts_source *from = log->source;
     struct stat_data *d = &log->shown;
     struct engine_layer layers[STAT_LAYERS_MAX];
-    assert(log->locked);
+    assert(check_held(&log->lock));
     if (!log->stat) {
         return;
     }
@@ -99,27 +88,27 @@ void step_publish(struct step_log *log) {
     if (!facts.settings.publish || st.tensors == 0) {
         return;
     }
-    step_lock(log);
+    check_lock(&log->lock);
     if (!log->stat && stat_create(&log->stat, NULL) == SLUICE_OK) {
         step_program(log->shown.program, sizeof log->shown.program);
         snprintf(log->shown.version, sizeof log->shown.version, "%s", SLUICE_VERSION);
         log->shown.mode[0] = '\0'; /* of a model that is gone */
     }
     step_show(log, &st, clock_seconds());
-    step_unlock(log);
+    check_unlock(&log->lock);
 }
 
 void step_unpublish(struct step_log *log) {
-    step_lock(log);
+    check_lock(&log->lock);
     stat_remove(log->stat);
     log->stat = NULL;
-    step_unlock(log);
+    check_unlock(&log->lock);
 }
 
 void step_ended(struct step_log *log, struct step_sums out[COUNTERS_PHASES]) {
-    step_lock(log);
+    check_lock(&log->lock);
     memcpy(out, log->shown.ended, sizeof log->shown.ended);
-    step_unlock(log);
+    check_unlock(&log->lock);
 }
 
 /* ---- the end of a step ------------------------------------------------------------------------ */
@@ -141,7 +130,7 @@ static void step_start(struct step *s, double t) {
 static void step_tell(struct step_log *log, struct sluice_step *s, double t) {
     const struct facts_source *from = log->source;
     struct stat_data *d = &log->shown;
-    step_lock(log);
+    check_lock(&log->lock);
     if (from && from->engine) {
         struct sluice_stats now;
         from->stats(from->ud, &now);
@@ -155,7 +144,7 @@ static void step_tell(struct step_log *log, struct sluice_step *s, double t) {
         d->step[d->n_steps++ % STAT_STEPS] = *s;
     }
     step_show(log, &log->last, t);
-    step_unlock(log);
+    check_unlock(&log->lock);
 }
 
 /* End a step at time `end`; its numbers go to *out. */
@@ -186,17 +175,17 @@ int step_csv_open(struct step_log *log, const char *path, struct sluice_error *e
 }
 
 int step_csv_close(struct step_log *log, struct sluice_error *err) {
-    step_lock(log);
+    check_lock(&log->lock);
     const int rc = csv_close(log->csv, err);
     log->csv = NULL;
-    step_unlock(log);
+    check_unlock(&log->lock);
     return rc;
 }
 
 /* What stands before the first row. */
 static void step_csv_facts(struct step_log *log) {
     struct facts facts;
-    assert(log->locked);
+    assert(check_held(&log->lock));
     log->source->facts(log->source->ud, &facts);
     csv_fact(log->csv, "model", "%s", facts.model);
     csv_fact(log->csv, "architecture", "%s", facts.architecture[0] ? facts.architecture : "unknown");
@@ -211,7 +200,7 @@ static void step_csv_facts(struct step_log *log) {
 /* A row. A host program cannot be failed for it: said once, then no more. */
 static void step_csv_row(struct step_log *log, const struct sluice_step *row) {
     struct sluice_error err = {0};
-    step_lock(log);
+    check_lock(&log->lock);
     if (log->csv && !log->csv_facts) {
         step_csv_facts(log);
     }
@@ -220,7 +209,7 @@ static void step_csv_row(struct step_log *log, const struct sluice_step *row) {
         csv_close(log->csv, NULL);
         log->csv = NULL;
     }
-    step_unlock(log);
+    check_unlock(&log->lock);
 }
 
 /* ---- steps that the backend finds ------------------------------------------------------------- */
@@ -260,13 +249,13 @@ void step_leave(struct step *own, const struct timing *l) {
     }
     s->mark = l->since;
     if (log) {
-        step_lock(log);
+        check_lock(&log->lock);
         if (log->stat && l->since - log->shown_at >= STEP_SHOWN) {
             struct sluice_stats st;
             log->source->stats(log->source->ud, &st);
             step_show(log, &st, l->since);
         }
-        step_unlock(log);
+        check_unlock(&log->lock);
     }
 }
 

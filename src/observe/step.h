@@ -31,7 +31,6 @@ struct step {
 struct step_log {
     const struct facts_source *source; /* of the counters and of what runs; set before anything else is called */
     pthread_mutex_t lock;              /* guards the rest */
-    bool locked;                       /* somebody holds it, for asserts */
     struct sluice_stats last;          /* counters when the last step ended */
     struct csv *csv;        /* SLUICE_CSV: rows of steps that the backend found; NULL: not wanted, or failed */
     bool csv_facts;         /* its settings are written */

@@ -16,7 +16,6 @@
 #include "window/guard.h"
 #include "window/map.h"
 #include "window/rates.h"
-#include "window/source.h"
 #include "window/window.h"
 
 enum {

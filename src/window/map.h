@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "window/source.h"
+#include "window/window.h"
 
 /* What is remembered from map to map, for the heat. Zeroed: nothing. */
 struct window_map {

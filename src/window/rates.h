@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "window/source.h"
+#include "window/window.h"
 
 enum { RATES_SAMPLES = 64 }; /* kept; two a second */
 

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "memory/cgroup.h"
+#include "cache/check.h"
 #include "cache/error.h"
 #include "window/window.h"
 
@@ -108,10 +109,6 @@ static void watch_numbers(void *ud, struct window_numbers *out, bool all) {
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
-_Static_assert((int)ENGINE_COLD == WINDOW_COLD && (int)ENGINE_READING == WINDOW_READING &&
-                   (int)ENGINE_RESIDENT == WINDOW_RESIDENT && (int)ENGINE_IN_USE == WINDOW_IN_USE,
-               "the window's states are the engine's");
-
 static bool watch_layer(void *ud, uint32_t i, struct window_layer *out) {
     const struct watch *w = ud;
     return engine_bundles(w->source->engine, i, out->state, out->uses, WINDOW_EXPERTS_MAX, &out->experts, &out->top_k);
@@ -120,10 +117,10 @@ static bool watch_layer(void *ud, uint32_t i, struct window_layer *out) {
 /* ---- life ------------------------------------------------------------------------------------ */
 
 void watch_close(struct watch *w) {
-    pthread_mutex_lock(&w->lock);
+    check_lock(&w->lock);
     struct window *window = w->window;
     w->window = NULL;
-    pthread_mutex_unlock(&w->lock);
+    check_unlock(&w->lock);
     window_stop(window, WATCH_WAIT);
 }
 
@@ -136,7 +133,7 @@ int watch_open(struct watch *w, bool print, struct sluice_error *err) {
                                          .token = getenv("SLUICE_WINDOW_TOKEN"),
                                          .chat = getenv("SLUICE_WINDOW_CHAT"),
                                          .disk = getenv("SLUICE_WINDOW_DISK")};
-    pthread_mutex_lock(&w->lock);
+    check_lock(&w->lock);
     int rc = sluice_ok(err);
     if (!w->window) {
         rc = window_start(&w->window, &params, &source, err);
@@ -144,13 +141,13 @@ int watch_open(struct watch *w, bool print, struct sluice_error *err) {
             fprintf(stderr, "sluice: window: %s\n", window_url(w->window));
         }
     }
-    pthread_mutex_unlock(&w->lock);
+    check_unlock(&w->lock);
     return rc;
 }
 
 int watch_line(struct watch *w, char *buf, size_t cap) {
-    pthread_mutex_lock(&w->lock);
+    check_lock(&w->lock);
     const int n = w->window ? snprintf(buf, cap, "window: %s", window_url(w->window)) : snprintf(buf, cap, "%s", "");
-    pthread_mutex_unlock(&w->lock);
+    check_unlock(&w->lock);
     return n;
 }

@@ -382,9 +382,9 @@ static void test_map(void **state) {
     uint8_t b[64];
     look(&m, model, scratch, b, 0); /* no model */
     *model = (struct model){.layers = 3, .experts = 5, .top_k = 2};
-    model->layer[1].state[0] = WINDOW_READING;
-    model->layer[1].state[1] = WINDOW_RESIDENT;
-    model->layer[1].state[4] = WINDOW_IN_USE;
+    model->layer[1].state[0] = ENGINE_READING;
+    model->layer[1].state[1] = ENGINE_RESIDENT;
+    model->layer[1].state[4] = ENGINE_IN_USE;
     look(&m, model, scratch, b, 15);
     for (int i = 0; i < 15; i++) {
         assert_int_equal(b[i], i == 5 ? 1 << 6 : i == 6 ? 2 << 6 : i == 9 ? 3 << 6 : 0);
