@@ -13,6 +13,7 @@
 
 #include "ggml/device.h"
 #include "memory/ledger.h"
+#include "memory/settings.h"
 
 enum { MODE_FEW = 4 }; /* experts per token up to which leaving some out costs much quality */
 
@@ -92,7 +93,7 @@ int mode_line(struct sluice_device *d, char *buf, size_t cap) {
     } else if (budget) {
         snprintf(cache, sizeof cache, "cache %llu MiB%s %s (room for %llu experts)",
                  (unsigned long long)(st.cache_bytes >> 20), automatic ? " auto" : "",
-                 d->settings.policy == SLUICE_POLICY_LRU ? "lru" : "cycle", (unsigned long long)st.slots);
+                 settings_word(&d->settings, "cache_policy"), (unsigned long long)st.slots);
     } else {
         snprintf(cache, sizeof cache, "cache off%s, %llu MiB staging",
                  automatic ? " (auto: too little memory is left)" : "", (unsigned long long)(st.cache_bytes >> 20));

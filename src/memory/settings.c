@@ -5,6 +5,7 @@
  * means the same everywhere. Parsing is strict: a value is understood completely or refused by
  * name. (An engine whose BMOE_CACHE_MB=auto parsed as 0, cache off, shows why.)
  */
+#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -106,8 +107,8 @@ struct setting {
     const char *name;                                                      /* in sluice_settings_set */
     bool (*set)(void *field, const char *value, const struct setting *as); /* false: not a value */
     size_t offset;                                                         /* of its field in sluice_settings */
-    const char *words;                                                     /* those that it can be, by number */
-    const char *values;                                                    /* what is a value, for the message */
+    const char *const *words; /* those that it can be, by number, then NULL; NULL: it is none */
+    const char *values;       /* what is a value, for the message */
 };
 
 static bool set_bool(void *field, const char *v, const struct setting *as) {
@@ -119,15 +120,12 @@ static bool set_bool(void *field, const char *v, const struct setting *as) {
     return true;
 }
 
-/* The place of a text among `words`, which have blanks between; -1: it is none of them. */
-static int word_number(const char *words, const char *v) {
-    const size_t len = strlen(v);
-    for (int i = 0; *words; i++) {
-        const size_t n = strcspn(words, " ");
-        if (n == len && strncmp(words, v, n) == 0) {
+/* The place of a text among `words`; -1: it is none of them. */
+static int word_number(const char *const *words, const char *v) {
+    for (int i = 0; words[i]; i++) {
+        if (strcmp(words[i], v) == 0) {
             return i;
         }
-        words += n + strspn(words + n, " ");
     }
     return -1;
 }
@@ -242,24 +240,26 @@ static bool set_window(void *field, const char *v, const struct setting *as) {
 }
 
 #define FIELD(name) offsetof(struct sluice_settings, name)
+#define WORDS(...)  ((const char *const[]){__VA_ARGS__, NULL})
 
 static const struct setting settings_table[] = {
     {"cache", set_cache, 0, NULL, "auto, off, 0 or a size such as 2000MiB or 4GiB"},
     {"cache_floor", set_size, FIELD(floor_bytes), NULL, "a size such as 512MiB"},
     {"memory", set_size_above_0, FIELD(memory_bytes), NULL, "a size such as 3GiB, not 0"},
     {"staging", set_size_above_0, FIELD(staging_bytes), NULL, "a size such as 256MiB, not 0"},
-    {"dense", set_word, FIELD(dense), "anon mmap lock", "anon, mmap or lock"},
-    {"cache_policy", set_word, FIELD(policy), "cycle lru", "cycle or lru"},
+    {"dense", set_word, FIELD(dense), WORDS("anon", "mmap", "lock"), "anon, mmap or lock"},
+    {"cache_policy", set_word, FIELD(policy), WORDS("cycle", "lru"), "cycle or lru"},
     {"force_cache", set_bool, FIELD(force_cache), NULL, "0 or 1"},
-    {"io", set_io, FIELD(io), "auto pread", "auto or pread; uring was removed, it made no run faster and some slower"},
+    {"io", set_io, FIELD(io), WORDS("auto", "pread"),
+     "auto or pread; uring was removed, it made no run faster and some slower"},
     {"io_threads", set_threads, FIELD(io_threads), NULL, "1..64"},
     {"direct_io", set_bool, FIELD(direct_io), NULL, "0 or 1"},
     {"lookahead", set_bool, FIELD(lookahead), NULL, "0 or 1"},
-    {"kernel", set_either, FIELD(reference_kernel), "fused reference", "fused or reference"},
+    {"kernel", set_either, FIELD(reference_kernel), WORDS("fused", "reference"), "fused or reference"},
     {"publish", set_bool, FIELD(publish), NULL, "0 or 1"},
     {"quiet", set_bool, FIELD(quiet), NULL, "0 or 1"},
     {"drop_cold_experts", set_share, FIELD(drop_cold_experts), NULL, "a number from 0 to 1, such as 0.5"},
-    {"drop_renorm", set_either, FIELD(drop_renorm), "off on", "on or off"},
+    {"drop_renorm", set_either, FIELD(drop_renorm), WORDS("off", "on"), "on or off"},
     {"drop_in_prefill", set_bool, FIELD(drop_in_prefill), NULL, "0 or 1"},
     {"drop_reproducible", set_bool, FIELD(drop_reproducible), NULL, "0 or 1"},
     {"cold_model", set_file, FIELD(cold_model), NULL, "a file name"},
@@ -291,6 +291,19 @@ int sluice_settings_set(struct sluice_settings *s, const char *name, const char 
         }
     }
     return sluice_fail(err, SLUICE_ERR_ARG, "no setting is called '%.64s'", name);
+}
+
+const char *settings_word(const struct sluice_settings *s, const char *name) {
+    const struct setting *row = settings_table;
+    while (strcmp(row->name, name) != 0) {
+        row++;
+        assert(row < settings_table + SETTINGS_N);
+    }
+    const void *field = (const char *)s + row->offset;
+    if (row->set == set_io) {
+        return row->words[*(const enum sluice_io *)field == SLUICE_IO_PREAD];
+    }
+    return row->words[row->set == set_either ? *(const bool *)field : *(const int *)field];
 }
 
 void settings_variable(const char *name, char out[SETTINGS_NAME]) {

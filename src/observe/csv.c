@@ -27,6 +27,7 @@
 #include <time.h>
 
 #include "cache/error.h"
+#include "memory/settings.h"
 #include "observe/counters.h"
 
 struct csv {
@@ -86,14 +87,12 @@ void csv_fact(struct csv *c, const char *key, const char *format, ...) {
 void csv_settings(struct csv *c, const struct sluice_settings *s, const struct sluice_stats *st, bool streaming) {
     static const char *const cache[] = {
         [SLUICE_CACHE_AUTO] = "auto", [SLUICE_CACHE_OFF] = "off", [SLUICE_CACHE_FIXED] = "fixed"};
-    static const char *const dense[] = {
-        [SLUICE_DENSE_ANON] = "anon", [SLUICE_DENSE_MMAP] = "mmap", [SLUICE_DENSE_LOCK] = "lock"};
     csv_fact(c, "streaming", "%d", streaming);
     csv_fact(c, "cache", "%s", streaming ? cache[s->cache] : "none");
     csv_fact(c, "cache_bytes", "%" PRIu64, streaming ? st->cache_bytes : 0);
     csv_fact(c, "staging_bytes", "%" PRIu64, streaming ? s->staging_bytes : 0);
-    csv_fact(c, "cache_policy", "%s", s->policy == SLUICE_POLICY_LRU ? "lru" : "cycle");
-    csv_fact(c, "dense", "%s", streaming ? dense[s->dense] : "mmap");
+    csv_fact(c, "cache_policy", "%s", settings_word(s, "cache_policy"));
+    csv_fact(c, "dense", "%s", streaming ? settings_word(s, "dense") : "mmap");
     csv_fact(c, "reads", "%s", !streaming ? "none" : st->direct_io ? "direct" : "buffered");
     csv_fact(c, "io", "%s", streaming ? "pread" : "none");
     csv_fact(c, "lanes", "%d", s->io_threads);
@@ -105,7 +104,7 @@ void csv_settings(struct csv *c, const struct sluice_settings *s, const struct s
     csv_fact(c, "drop_in_prefill", "%d", s->drop_in_prefill);
     csv_fact(c, "drop_reproducible", "%d", s->drop_reproducible);
     csv_fact(c, "cold_model", "%s", s->cold_model[0] ? s->cold_model : "none");
-    csv_fact(c, "kernel", "%s", s->reference_kernel ? "reference" : "fused");
+    csv_fact(c, "kernel", "%s", settings_word(s, "kernel"));
 }
 
 uint64_t csv_rows(const struct csv *c) {

@@ -25,6 +25,7 @@
 
 #include "cache/check.h"
 #include "cache/error.h"
+#include "memory/settings.h"
 
 bool route_trace_wanted(const struct route_trace *t) {
     return atomic_load_explicit(&t->on, memory_order_relaxed);
@@ -136,7 +137,7 @@ static bool tracing_fill_head(struct route_trace *t, struct engine_group *g, uin
     memset(t->layer_of_group, 0xff, a->n_groups * sizeof *t->layer_of_group); /* all UINT32_MAX */
     snprintf(h->model, sizeof h->model, "%.*s", (int)sizeof h->model - 1, facts.model);
     snprintf(h->arch, sizeof h->arch, "%s", facts.architecture[0] ? facts.architecture : "unknown");
-    snprintf(h->policy, sizeof h->policy, "%s", facts.settings.policy == SLUICE_POLICY_LRU ? "lru" : "cycle");
+    snprintf(h->policy, sizeof h->policy, "%s", settings_word(&facts.settings, "cache_policy"));
     /* The model's numbers where they ascend as the groups do, which is what policies go by; else the groups'. */
     bool numbered = true;
     for (uint32_t i = 0; i < n; i++) {

@@ -17,15 +17,12 @@
 #include "window/guard.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
 
 #include "cache/error.h"
-
-static bool guard_token_byte(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' || c == '_';
-}
 
 bool guard_random(char *hex, size_t digits) {
     for (size_t i = 0; i < digits; i++) {
@@ -44,10 +41,8 @@ bool guard_random(char *hex, size_t digits) {
 
 int guard_token(struct guard *g, const char *token, struct sluice_error *err) {
     if (token) {
-        size_t n = 0;
-        while (n <= GUARD_TOKEN_MAX && guard_token_byte(token[n])) {
-            n++;
-        }
+        static const char bytes[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        const size_t n = strspn(token, bytes);
         if (n < GUARD_TOKEN_MIN || n > GUARD_TOKEN_MAX || token[n]) {
             return sluice_fail(err, SLUICE_ERR_ARG, "SLUICE_WINDOW_TOKEN: %d to %d letters, digits, - and _ are wanted",
                                GUARD_TOKEN_MIN, GUARD_TOKEN_MAX);
@@ -61,39 +56,24 @@ int guard_token(struct guard *g, const char *token, struct sluice_error *err) {
     return sluice_ok(err);
 }
 
-/* The port at the end of a Host header, which ends there. */
-static bool guard_port(const char *text, uint16_t port) {
-    uint32_t n = 0;
-    size_t i = 0;
-    for (; text[i] >= '0' && text[i] <= '9' && i < 5; i++) {
-        n = n * 10 + (uint32_t)(text[i] - '0');
-    }
-    return i > 0 && text[0] != '0' && text[i] == '\0' && n == port;
-}
-
 bool guard_host(const struct guard *g, const char *host) {
-    char name[64];
+    static const char local[] = "localhost";
+    char text[SLUICE_ADDRESS_MAX];
     struct plan_address a;
-    if (!host) {
+    const char *end = host && host[0] == '[' ? strchr(host, ']') : host; /* after it a colon is that of the port */
+    const char *port = end ? strchr(end, ':') : NULL;
+    const char *add = port ? "" : ":80"; /* that of HTTP, if none is named */
+    if (!end || (port && port[1] == '0')) {
         return false;
     }
-    const bool brackets = host[0] == '[';
-    const char *end = brackets ? strchr(host, ']') : host + strcspn(host, ":");
-    if (!end || (size_t)(end - host) >= sizeof name) {
+    const bool named = strncasecmp(host, local, sizeof local - 1) == 0;
+    const char *rest = named ? host + sizeof local - 1 : host;
+    const int n = snprintf(text, sizeof text, "%s%s%s", named ? local : "", rest, add);
+    if (n >= (int)sizeof text || !plan_address_parse(text, &a) || a.port != g->address.port) {
         return false;
     }
-    const char *rest = end + brackets; /* ":8090", or nothing, which is port 80 */
-    if (rest[0] ? rest[0] != ':' || !guard_port(rest + 1, g->address.port) : g->address.port != 80) {
-        return false;
-    }
-    const size_t n = (size_t)(end - host) - brackets;
-    memcpy(name, host + brackets, n);
-    name[n] = '\0';
-    if (!brackets && strcasecmp(name, "localhost") == 0) {
+    if (named) {
         return g->address.loopback || g->allow_remote;
-    }
-    if (!plan_address_literal(name, &a) || a.v6 != brackets) {
-        return false;
     }
     /* Where other machines may ask, a router in between may give us another address than we know. */
     return g->allow_remote || (a.v6 == g->address.v6 && memcmp(a.ip, g->address.ip, sizeof a.ip) == 0);

@@ -25,37 +25,32 @@ enum kind { CACHE, SHARE, SWITCH, WORD, NUMBER, BYTES, LIMIT, NAME, EXPERTS };
 static const char fixed[] = "fixed when the program starts";
 static const char loaded[] = "fixed when the model is loaded: start again with --n-expert-used K "
                              "(stock programs: --override-kv ARCHITECTURE.expert_used_count=int:K)";
-static const char *const policies[] = {[SLUICE_POLICY_CYCLE] = "cycle", [SLUICE_POLICY_LRU] = "lru"};
-static const char *const denses[] = {
-    [SLUICE_DENSE_ANON] = "anon", [SLUICE_DENSE_MMAP] = "mmap", [SLUICE_DENSE_LOCK] = "lock"};
-static const char *const ios[] = {[SLUICE_IO_AUTO] = "auto", [SLUICE_IO_PREAD] = "pread"};
 
 #define AT(field) offsetof(struct sluice_settings, field)
 
 /* The settings that there are, in the order in which they are told and put into force. */
 static const struct setting {
-    const char *name;         /* of the setting */
-    enum kind kind;           /* how it is told */
-    size_t at;                /* its field in struct sluice_settings, if it has one of its own */
-    bool lossy;               /* it changes the output when it is on and experts are dropped */
-    const char *reason;       /* why it cannot be changed while models run; "": it can */
-    const char *on, *off;     /* what true and false are in the environment; NULL: it is no switch, or never changed */
-    const char *const *words; /* of a WORD, by number */
+    const char *name;     /* of the setting */
+    enum kind kind;       /* how it is told */
+    size_t at;            /* its field in struct sluice_settings, if it has one of its own */
+    bool lossy;           /* it changes the output when it is on and experts are dropped */
+    const char *reason;   /* why it cannot be changed while models run; "": it can */
+    const char *on, *off; /* what true and false are in the environment; NULL: it is no switch, or never changed */
 } settings[] = {
-    {"cache", CACHE, 0, false, "", NULL, NULL, NULL},
-    {"drop_cold_experts", SHARE, AT(drop_cold_experts), true, "", NULL, NULL, NULL},
-    {"drop_renorm", SWITCH, AT(drop_renorm), true, "", "on", "off", NULL},
-    {"lookahead", SWITCH, AT(lookahead), false, "", "1", "0", NULL},
-    {"n_expert_used", EXPERTS, 0, true, loaded, NULL, NULL, NULL},
-    {"drop_in_prefill", SWITCH, AT(drop_in_prefill), true, fixed, NULL, NULL, NULL},
-    {"drop_reproducible", SWITCH, AT(drop_reproducible), false, fixed, NULL, NULL, NULL},
-    {"cold_model", NAME, AT(cold_model), true, fixed, NULL, NULL, NULL},
-    {"cache_policy", WORD, AT(policy), false, fixed, NULL, NULL, policies},
-    {"dense", WORD, AT(dense), false, fixed, NULL, NULL, denses},
-    {"io", WORD, AT(io), false, fixed, NULL, NULL, ios},
-    {"io_threads", NUMBER, AT(io_threads), false, fixed, NULL, NULL, NULL},
-    {"memory", LIMIT, AT(memory_bytes), false, fixed, NULL, NULL, NULL},
-    {"staging", BYTES, AT(staging_bytes), false, fixed, NULL, NULL, NULL},
+    {"cache", CACHE, 0, false, "", NULL, NULL},
+    {"drop_cold_experts", SHARE, AT(drop_cold_experts), true, "", NULL, NULL},
+    {"drop_renorm", SWITCH, AT(drop_renorm), true, "", "on", "off"},
+    {"lookahead", SWITCH, AT(lookahead), false, "", "1", "0"},
+    {"n_expert_used", EXPERTS, 0, true, loaded, NULL, NULL},
+    {"drop_in_prefill", SWITCH, AT(drop_in_prefill), true, fixed, NULL, NULL},
+    {"drop_reproducible", SWITCH, AT(drop_reproducible), false, fixed, NULL, NULL},
+    {"cold_model", NAME, AT(cold_model), true, fixed, NULL, NULL},
+    {"cache_policy", WORD, 0, false, fixed, NULL, NULL},
+    {"dense", WORD, 0, false, fixed, NULL, NULL},
+    {"io", WORD, 0, false, fixed, NULL, NULL},
+    {"io_threads", NUMBER, AT(io_threads), false, fixed, NULL, NULL},
+    {"memory", LIMIT, AT(memory_bytes), false, fixed, NULL, NULL},
+    {"staging", BYTES, AT(staging_bytes), false, fixed, NULL, NULL},
 };
 
 enum { POST_N = sizeof settings / sizeof *settings, POST_DROP = 1 /* place of drop_cold_experts */ };
@@ -86,7 +81,7 @@ static json_t *value_json(const struct setting *row, const struct window_numbers
         *on = *(const bool *)field;
         return json_boolean(*on);
     case WORD:
-        return json_string(row->words[*(const int *)field]);
+        return json_string(settings_word(&x->facts.settings, row->name));
     case NUMBER:
         return json_integer(*(const int *)field);
     case LIMIT:
