@@ -12,7 +12,7 @@
 
 #include "cli/json.h"
 #include "cli/plan.h"
-#include "cli/summary.h"
+#include "observe/counters.h"
 
 enum { FACTS_MAX = 32 /* rows of the table of facts */ };
 
@@ -345,9 +345,9 @@ static json_t *outlook_json(const struct outlook *p) {
         "{s:s, s:o, s:o, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "sluice", sluice_version(), "model",
         cli_json_text(p->gguf->shards[0].path), "architecture", cli_json_text(p->gguf->architecture), "mode",
         mode_name(p->mode), "why", cli_json_text(p->mode_why), "facts", facts_json(p), "memory",
-        p->has_memory ? cli_plan_json(&p->memory) : json_null(), "disk", p->n_disk ? disk_json(p) : json_null(),
-        "disk_reason", text_or_null(p->disk_why), "budgets", rows_json(p), "resident", resident, "smaller_context",
-        cli_json_known(p->smaller_ctx), "command", text_or_null(p->command));
+        p->has_memory ? counters_object(COUNTERS_RUN, &(struct counters_at){.plan = &p->memory}) : json_null(), "disk",
+        p->n_disk ? disk_json(p) : json_null(), "disk_reason", text_or_null(p->disk_why), "budgets", rows_json(p),
+        "resident", resident, "smaller_context", cli_json_known(p->smaller_ctx), "command", text_or_null(p->command));
 }
 
 /* ---- the command line that is recommended ----------------------------------------------------- */

@@ -21,10 +21,6 @@
 
 static const double MIB = 1024.0 * 1024.0;
 
-static double hit_rate(const struct sluice_step *s) {
-    return counters_ratio((double)s->hits, (double)(s->hits + s->misses));
-}
-
 static double mib_per_token(const struct cli_phase *p) {
     return counters_ratio((double)p->steps.sum.read_bytes / MIB, (double)p->tokens);
 }
@@ -57,23 +53,21 @@ void cli_phase_print(FILE *out, const char *name, const struct cli_phase *p, boo
     }
     if (p->tokens) {
         fprintf(out, "; %.1f MiB read per token, hit rate %.1f %%, waited %.2f s for reads", mib_per_token(p),
-                100 * hit_rate(s), s->stall_s);
+                100 * counters_share(s->hits, s->misses), s->stall_s);
     }
     fputc('\n', out);
-    if (d->substituted) {
-        fprintf(out,
-                "  %-12scopies for %" PRIu64 " of %" PRIu64
-                " routings (%.1f %%), %.2f %% of the weight, %.1f MiB of experts not "
-                "read, %.1f MiB of copies read\n",
-                "", d->substituted, d->examined, 100 * counters_ratio((double)d->substituted, (double)d->examined),
-                100 * counters_ratio(d->substituted_weight, d->weight), (double)d->avoided_bytes / MIB,
-                (double)s->cold_bytes / MIB);
-    } else if (d->examined) {
-        fprintf(out,
-                "  %-12sdropped %" PRIu64 " of %" PRIu64
-                " routings (%.1f %%), %.2f %% of the weight, %.1f MiB not read\n",
-                "", d->dropped, d->examined, 100 * counters_ratio((double)d->dropped, (double)d->examined),
-                100 * counters_ratio(d->dropped_weight, d->weight), (double)d->avoided_bytes / MIB);
+    if (d->examined) {
+        const bool copies = d->substituted > 0;
+        const uint64_t n = copies ? d->substituted : d->dropped;
+        const double weight = copies ? d->substituted_weight : d->dropped_weight;
+        fprintf(
+            out, "  %-12s%s %" PRIu64 " of %" PRIu64 " routings (%.1f %%), %.2f %% of the weight, %.1f MiB %snot read",
+            "", copies ? "copies for" : "dropped", n, d->examined, 100 * counters_ratio((double)n, (double)d->examined),
+            100 * counters_ratio(weight, d->weight), (double)d->avoided_bytes / MIB, copies ? "of experts " : "");
+        if (copies) {
+            fprintf(out, ", %.1f MiB of copies read", (double)s->cold_bytes / MIB);
+        }
+        fputc('\n', out);
     }
     if (s->wall_s > 0) {
         /* These add up to 100 % because every part is measured, not because one of them is what the others leave. */
@@ -139,19 +133,11 @@ json_t *cli_phase_json(const struct cli_phase *p, bool streaming) {
     if (streaming) {
         json_t *drop = json_object_get(o, "drop");
         ok = ok && cli_json_put(o, "mib_per_token", json_real(mib_per_token(p))) &&
-             cli_json_put(o, "hit_rate", json_real(hit_rate(s))) &&
+             cli_json_put(o, "hit_rate", json_real(counters_share(s->hits, s->misses))) &&
              cli_json_put(drop, "dropped_share", json_real(counters_ratio((double)d->dropped, (double)d->examined))) &&
              cli_json_put(drop, "dropped_weight_share", json_real(counters_ratio(d->dropped_weight, d->weight)));
     }
     return cli_json_whole(o, ok);
-}
-
-static json_t *cache_json(const struct sluice_stats *t) {
-    return counters_object(COUNTERS_RUN, &(struct counters_at){.stats = t});
-}
-
-json_t *cli_plan_json(const struct sluice_plan *p) {
-    return counters_object(COUNTERS_RUN, &(struct counters_at){.plan = p});
 }
 
 static json_t *comparison_json(const struct sluice_comparison *c) {
@@ -174,7 +160,8 @@ bool cli_end_json(json_t *o, const struct cli_end *e) {
     return cli_json_count(o, "peak_memory_bytes", e->peak_bytes) &&
            cli_json_put(o, "cgroup_peak_bytes", cli_json_known(e->cgroup_peak_bytes)) &&
            (!e->streams ||
-            (cli_json_put(o, "cache", cache_json(&e->total)) && cli_json_put(o, "plan", cli_plan_json(&e->plan))));
+            (cli_json_put(o, "cache", counters_object(COUNTERS_RUN, &(struct counters_at){.stats = &e->total})) &&
+             cli_json_put(o, "plan", counters_object(COUNTERS_RUN, &(struct counters_at){.plan = &e->plan}))));
 }
 
 /* The whole object; NULL when memory is short. `text` is valid UTF-8. */

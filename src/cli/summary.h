@@ -49,9 +49,8 @@ void cli_end_read(struct cli_end *e, const struct cli_session *s);
 /* The lines on cache, reading ahead and memory; the first two when something streams. */
 void cli_end_print(FILE *out, const struct cli_end *e);
 
-/* JSON objects: a phase; the memory plan. NULL: no memory. */
+/* A phase as a JSON object. NULL: no memory. */
 json_t *cli_phase_json(const struct cli_phase *p, bool streaming);
-json_t *cli_plan_json(const struct sluice_plan *p);
 
 /* What the object of a run begins with: versions, model, mode. NULL: no memory. And what it ends with. False likewise.
  */

@@ -49,8 +49,8 @@ static struct top_rates top_rates_of(const struct stat_data *d) {
     r.prompt = phase == SLUICE_PHASE_PROMPT;
     r.tokens_per_s = counters_ratio((double)s->tokens, s->wall_s);
     r.bytes_per_s = counters_ratio((double)s->read_bytes, s->wall_s);
-    r.hits = counters_ratio((double)s->hits, (double)s->hits + (double)s->misses);
-    r.hit_bytes = counters_ratio((double)s->hit_bytes, (double)s->hit_bytes + (double)s->miss_bytes);
+    r.hits = counters_share(s->hits, s->misses);
+    r.hit_bytes = counters_share(s->hit_bytes, s->miss_bytes);
     for (int i = 0; i < 4; i++) {
         r.part[i] = counters_ratio(part[i] > 0 ? part[i] : 0, s->wall_s);
     }
@@ -165,8 +165,8 @@ char *top_page(const struct top_process *p, double now, int width, int rows, boo
         (double)d->stats.bank_bytes / GIB);
     add(&page,
         "total    %" PRIu64 " tokens read, %" PRIu64 " generated, %.2f GB read, hits %.1f %%, %" PRIu64 " evicted",
-        prompt->tokens, generation->tokens, (double)live.read_bytes / 1e9,
-        100 * counters_ratio((double)live.hits, (double)live.hits + (double)live.misses), all->evictions);
+        prompt->tokens, generation->tokens, (double)live.read_bytes / 1e9, 100 * counters_share(live.hits, live.misses),
+        all->evictions);
     if (all->drop.substituted) {
         add(&page, "copies   for %.1f %% of the routings examined, %.2f GB of experts not read",
             100 * counters_ratio((double)all->drop.substituted, (double)all->drop.examined),

@@ -231,6 +231,10 @@ double counters_ratio(double a, double b) {
     return isfinite(x) ? x : 0;
 }
 
+double counters_share(uint64_t part, uint64_t rest) {
+    return counters_ratio((double)part, (double)part + (double)rest);
+}
+
 /* ---- adding up ------------------------------------------------------------------------------- */
 
 /* *to += after - before, of an integer or a real; before NULL: 0. */

@@ -51,6 +51,9 @@ const struct sluice_phase_stats *counters_phase(const struct sluice_stats *s, in
 /* a / b; 0 where that is no finite number. */
 double counters_ratio(double a, double b);
 
+/* What `part` is of both together, 0..1; 0 where there is nothing. */
+double counters_share(uint64_t part, uint64_t rest);
+
 /* Add the counts of one phase to another's. */
 void counters_add(struct sluice_phase_stats *to, const struct sluice_phase_stats *from);
 

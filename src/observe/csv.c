@@ -32,9 +32,9 @@
 
 struct csv {
     FILE *file;    /* where to */
-    char *path;    /* for messages */
     uint64_t rows; /* written so far */
     bool headed;   /* the header is written */
+    char path[];   /* for messages */
 };
 
 static int csv_fail(const struct csv *c, struct sluice_error *err) {
@@ -43,18 +43,14 @@ static int csv_fail(const struct csv *c, struct sluice_error *err) {
 
 int csv_open(struct csv **out, const char *path, struct sluice_error *err) {
     *out = NULL;
-    struct csv *c = calloc(1, sizeof *c);
-    char *name = strdup(path);
-    if (!c || !name) {
-        free(c);
-        free(name);
+    struct csv *c = calloc(1, sizeof *c + strlen(path) + 1);
+    if (!c) {
         return sluice_fail(err, SLUICE_ERR_MEMORY, "out of memory");
     }
-    c->path = name;
+    strcpy(c->path, path);
     c->file = fopen(path, "we");
     if (!c->file) {
         const int rc = csv_fail(c, err);
-        free(name);
         free(c);
         return rc;
     }
@@ -141,7 +137,6 @@ int csv_close(struct csv *c, struct sluice_error *err) {
     if (fclose(c->file) || bad) {
         rc = csv_fail(c, err);
     }
-    free(c->path);
     free(c);
     return rc;
 }

@@ -19,51 +19,43 @@
 
 /* Room for n experts. False: no memory. */
 static bool map_reserve(struct window_map *m, uint32_t n) {
-    if (m->cap && n <= m->cap) { /* a layer may have no experts, but there are always arrays */
+    if (m->cap && n <= m->cap) { /* a layer may have no experts, but there is always an array */
         return true;
     }
     const uint32_t cap = n < 4096 ? 4096 : n + n / 2;
-    uint32_t *uses = reallocarray(m->uses, cap, sizeof *uses);
-    m->uses = uses ? uses : m->uses;
-    float *heat = reallocarray(m->heat, cap, sizeof *heat);
-    m->heat = heat ? heat : m->heat;
-    uint8_t *byte = realloc(m->byte, cap);
-    m->byte = byte ? byte : m->byte;
-    if (!uses || !heat || !byte) {
+    struct map_expert *expert = reallocarray(m->expert, cap, sizeof *expert);
+    if (!expert) {
         return false;
     }
+    m->expert = expert;
     m->cap = cap;
     return true;
 }
 
 /* Layer i as it is now; its experts begin at m->first[i]. */
 static void map_layer(struct window_map *m, uint32_t i, const struct window_layer *layer) {
-    uint32_t *uses = m->uses + m->first[i];
-    float *heat = m->heat + m->first[i];
+    struct map_expert *x = m->expert + m->first[i];
     double added = 0, sum = 0;
     bool anew = false;
     for (uint32_t e = 0; e < layer->experts; e++) {
-        anew = anew || layer->uses[e] < uses[e]; /* the cache was made anew, and the counts with it */
-        added += layer->uses[e] - (double)uses[e];
+        anew = anew || layer->uses[e] < x[e].uses; /* the cache was made anew, and the counts with it */
     }
     if (anew) {
-        memset(uses, 0, layer->experts * sizeof *uses);
-        memset(heat, 0, layer->experts * sizeof *heat);
-        added = 0;
-        for (uint32_t e = 0; e < layer->experts; e++) {
-            added += layer->uses[e];
-        }
+        memset(x, 0, layer->experts * sizeof *x);
+    }
+    for (uint32_t e = 0; e < layer->experts; e++) {
+        added += layer->uses[e] - (double)x[e].uses;
     }
     const float decay = (float)exp2(-added / layer->top_k / MAP_HALF_LIFE);
     for (uint32_t e = 0; e < layer->experts; e++) {
-        heat[e] = heat[e] * decay + (float)(layer->uses[e] - uses[e]);
-        uses[e] = layer->uses[e];
-        sum += (double)heat[e];
+        x[e].heat = x[e].heat * decay + (float)(layer->uses[e] - x[e].uses);
+        x[e].uses = layer->uses[e];
+        sum += (double)x[e].heat;
     }
     for (uint32_t e = 0; e < layer->experts; e++) {
-        const double p = sum > 0 ? (double)heat[e] * layer->top_k / sum : 0;
+        const double p = sum > 0 ? (double)x[e].heat * layer->top_k / sum : 0;
         const uint8_t h = (uint8_t)(63 * sqrt(p < 1 ? p : 1) + 0.5);
-        m->byte[m->first[i] + e] = (uint8_t)(layer->state[e] << 6 | h);
+        x[e].byte = (uint8_t)(layer->state[e] << 6 | h);
     }
 }
 
@@ -79,8 +71,7 @@ static bool map_read(struct window_map *m, const struct window_source *source, s
         }
         if (i >= m->layers || m->experts[i] != layer->experts || m->first[i] != n) {
             m->layers = i; /* another model: nothing is known of this layer and those after it */
-            memset(m->uses + n, 0, layer->experts * sizeof *m->uses);
-            memset(m->heat + n, 0, layer->experts * sizeof *m->heat);
+            memset(m->expert + n, 0, layer->experts * sizeof *m->expert);
         }
         m->experts[i] = layer->experts;
         m->first[i] = n;
@@ -93,14 +84,14 @@ static bool map_read(struct window_map *m, const struct window_source *source, s
     return true;
 }
 
-/* Bytes in base64, by malloc. NULL: no memory. */
-static char *map_base64(const uint8_t *p, uint32_t n, size_t *length) {
+/* The bytes of n experts in base64, by malloc. NULL: no memory. */
+static char *map_base64(const struct map_expert *p, uint32_t n, size_t *length) {
     static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     char *text = malloc((size_t)n / 3 * 4 + 8), *to = text;
     for (uint32_t i = 0; text && i < n; i += 3) {
         const uint32_t have = n - i < 3 ? n - i : 3;
-        const uint32_t x =
-            (uint32_t)p[i] << 16 | (have > 1 ? (uint32_t)p[i + 1] << 8 : 0) | (have > 2 ? (uint32_t)p[i + 2] : 0);
+        const uint32_t x = (uint32_t)p[i].byte << 16 | (have > 1 ? (uint32_t)p[i + 1].byte << 8 : 0) |
+                           (have > 2 ? (uint32_t)p[i + 2].byte : 0);
         *to++ = digit[x >> 18];
         *to++ = digit[x >> 12 & 63];
         *to++ = have > 1 ? digit[x >> 6 & 63] : '=';
@@ -115,7 +106,7 @@ json_t *map_json(struct window_map *m, const struct window_source *source, struc
         return NULL;
     }
     size_t n = 0;
-    char *data = map_base64(m->byte, m->n, &n);
+    char *data = map_base64(m->expert, m->n, &n);
     json_t *layers = json_array();
     for (uint32_t i = 0; i < m->layers; i++) {
         json_array_append_new(
@@ -127,8 +118,6 @@ json_t *map_json(struct window_map *m, const struct window_source *source, struc
 }
 
 void map_free(struct window_map *m) {
-    free(m->uses);
-    free(m->heat);
-    free(m->byte);
+    free(m->expert);
     *m = (struct window_map){0};
 }
