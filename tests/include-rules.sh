@@ -6,7 +6,7 @@
 #   src/memory             of the other folders only cache/error.h
 #   src/observe            of the other folders only cache, memory and trace; no ggml and llama.cpp
 #   src/trace              of the other folders only cache/error.h, cache/policy.h and cache/classes.h; no ggml and llama.cpp
-#   src/window             of the other folders only observe, of cache engine.h, error.h, clock.h and check.h, of memory address.h, cgroup.h and
+#   src/window             of the other folders only observe, of cache engine.h, error.h, clock.h and check.h, of memory address.h, process.h and
 #                          settings.h; no ggml and llama.cpp; alone it includes microhttpd.h
 #   src/bench              of the other folders only cache/error.h and memory/cgroup.h; no ggml and llama.cpp
 #   src/gguf               of the other folders only cache/error.h; ggml, but not llama.cpp
@@ -57,7 +57,7 @@ violations() { # ROOT
         folder ~ /^src\/observe/ && ours && top !~ /^(observe|cache|memory|trace)$/ { bad("src/observe may use src/cache, src/memory and src/trace only") }
         folder ~ /^src\/trace/ && ours && top != "trace" && header !~ /^cache\/(error|policy|classes)\.h$/ { bad("src/trace may use cache/error.h, cache/policy.h and cache/classes.h only") }
         folder ~ /^src\/bench/ && ours && top != "bench" && header !~ /^(cache\/error|memory\/cgroup)\.h$/ { bad("src/bench may use cache/error.h and memory/cgroup.h only") }
-        folder ~ /^src\/window/ && ours && top !~ /^(window|observe)$/ && header !~ /^(cache\/(engine|error|clock|check)|memory\/(address|cgroup|settings))\.h$/ { bad("src/window may use of cache engine.h, error.h, clock.h and check.h, of memory address.h, cgroup.h and settings.h only") }
+        folder ~ /^src\/window/ && ours && top !~ /^(window|observe)$/ && header !~ /^(cache\/(engine|error|clock|check)|memory\/(address|process|settings))\.h$/ { bad("src/window may use of cache engine.h, error.h, clock.h and check.h, of memory address.h, process.h and settings.h only") }
         base == "microhttpd.h" && folder !~ /^src\/window/ { bad("only src/window serves HTTP") }
         folder ~ /^src\/gguf/ && ours && top != "gguf" && header != "cache/error.h" { bad("src/gguf may use ggml and cache/error.h only") }
         folder ~ /^src\/ggml/ && ours && top !~ /^(ggml|cache|memory|observe|trace|gguf)$/ && header !~ /^window\/watch\.h$/ { bad("dependencies point down") }

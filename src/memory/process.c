@@ -54,17 +54,21 @@ static uint64_t process_stacks(const char *path) {
     return stacks;
 }
 
-void plan_process_read(struct plan_process *p, const char *root) {
+void plan_process_resident(struct plan_process *p, const char *root) {
     char path[PROCESS_PATH];
-    uint64_t shared = 0;
     *p = (struct plan_process){0};
     if ((size_t)snprintf(path, sizeof path, "%s/proc/self/status", root) < sizeof path) {
         plan_field_in(path, "RssAnon:", 1024, &p->anon);
         plan_field_in(path, "RssFile:", 1024, &p->files);
-        plan_field_in(path, "RssShmem:", 1024, &shared);
+        plan_field_in(path, "RssShmem:", 1024, &p->shared);
         plan_field_in(path, "VmData:", 1024, &p->data);
-        p->anon += shared;
+        p->anon += p->shared;
     }
+}
+
+void plan_process_read(struct plan_process *p, const char *root) {
+    char path[PROCESS_PATH];
+    plan_process_resident(p, root);
     if ((size_t)snprintf(path, sizeof path, "%s/proc/self/maps", root) < sizeof path) {
         p->stacks = process_stacks(path);
     }

@@ -30,7 +30,7 @@ struct batch {
 
     /* How that is known. */
     uint32_t last_group;       /* of the last block */
-    uint64_t mark;             /* number of the program's last mark that was heard; 0: none */
+    uint64_t mark;             /* number of the program's last mark that was used; 0: none */
     uint64_t told_generation;  /* number of the generation that the program told last; 0: none */
     struct batch_layer *layer; /* of the graph that was shown last, n_layers entries; owned */
     uint32_t n_layers;         /* entries used */

@@ -11,8 +11,8 @@
  *   token     Changing anything needs it. It is in the fragment of the printed address, which browsers do not send,
  *             and in a header of its own, which a page from elsewhere may not set without asking first.
  *
- * Reading needs no token: who can connect to a loopback port can as well read the memory of the process, or has a user
- * of his own on this machine, for whom the numbers are no secret worth the trouble. docs/window.md says so.
+ * Reading needs no token. Whoever can connect to a loopback port can either read the memory of the process anyway, or
+ * is another user of this machine, from whom the numbers need no hiding. docs/window.md says so.
  */
 #include "window/guard.h"
 

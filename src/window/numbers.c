@@ -5,8 +5,8 @@
  * In JSON names carry their units. What is not known is null, never 0: a page must not draw a line at zero for it.
  *
  * Metrics go by Prometheus' conventions: base units, counters end in _total, one family per thing with labels for its
- * kinds, and no rates, which whoever asks computes over the time that he likes. What is counted comes from the table of
- * counters (observe/counters.c).
+ * kinds. There are no rates: Prometheus computes them over any time. What is counted comes from the table of counters
+ * (observe/counters.c).
  */
 #include <inttypes.h>
 #include <stdio.h>

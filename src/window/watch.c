@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/cgroup.h"
 #include "cache/check.h"
 #include "cache/error.h"
+#include "memory/process.h"
 #include "window/window.h"
 
 #define WATCH_WAIT 2.0 /* seconds that the end of the process waits for the window's */
@@ -62,10 +62,11 @@ static void watch_model(struct engine *e, struct window_numbers *out) {
 }
 
 static void watch_memory(struct window_numbers *out) {
-    out->anonymous_bytes = out->file_bytes = out->shared_bytes = 0; /* what cannot be read */
-    plan_field_in("/proc/self/status", "RssAnon:", 1024, &out->anonymous_bytes);
-    plan_field_in("/proc/self/status", "RssFile:", 1024, &out->file_bytes);
-    plan_field_in("/proc/self/status", "RssShmem:", 1024, &out->shared_bytes);
+    struct plan_process p;
+    plan_process_resident(&p, "");
+    out->anonymous_bytes = p.anon - p.shared;
+    out->file_bytes = p.files;
+    out->shared_bytes = p.shared;
 }
 
 /* What changes the output. That the model was told to use another number of experts, only the window knows: it read the
