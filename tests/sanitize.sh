@@ -34,7 +34,7 @@ export LC_ALL=C
 
 # Faults are injected inside the process here: the sanitizer's library must come before anything that is preloaded.
 soak_tokens=500
-threaded='(direct|io|idle|engine|prefetch|resize|window|window_http|window_events)'
+threaded='(direct|io|idle|engine|prefetch|resize|warm|window|window_http|window_events)'
 case $part in
 all) tests='^(unit-|gate-([a-z]+-)?subset$|soak$|endurance$)' ;;
 few) soak_tokens=200 ;;

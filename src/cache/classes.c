@@ -6,7 +6,7 @@
  * divided among classes in proportion to their bytes in the expert index, which is also in proportion to how
  * often they are used, every layer being visited once per token.
  *
- * Apart from slots.c, which owns the memory, so that replaying a trace divides a budget by the same
+ * Apart from slots_cut.c, which owns the memory, so that replaying a trace divides a budget by the same
  * code as the engine.
  */
 #include "cache/classes.h"

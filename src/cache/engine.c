@@ -135,10 +135,25 @@ static void engine_quiesce(struct engine *e) {
     event_bump(&e->changed);
 }
 
-/* The index is about to change: forget the arena. It is cut anew at the next acquire. */
+/*
+ * Ask for the budget while the arena does not match the index, and give back at once what is beyond it: before it is
+ * cut anew, host programs allocate what their new model needs.
+ */
+static int engine_yield(struct engine *e, struct sluice_error *err) {
+    assert(check_held(&e->lock) && !e->cut);
+    uint64_t budget = 0;
+    const int rc = e->budget_fn(e->budget_ud, &e->index, e->slots.bytes, &budget, err);
+    if (rc == SLUICE_OK && budget == 0) {
+        slots_destroy(&e->slots);
+    } else if (rc == SLUICE_OK && budget < e->slots.bytes) {
+        slots_resize(&e->slots, budget, err); /* smaller: cannot fail */
+    }
+    return rc;
+}
+
+/* The index is about to change: the arena waits for being cut anew, at the next acquire. What is cached stays in it. */
 static void engine_uncut(struct engine *e) {
     engine_quiesce(e);
-    slots_destroy(&e->slots);
     engine_prefetch_forget(e);
     e->cut = false;
 }
@@ -148,6 +163,13 @@ int engine_add_tensor(struct engine *e, uint32_t file, uint64_t owner, const cha
     check_lock(&e->lock);
     engine_uncut(e);
     int rc = index_add_tensor(&e->index, file, owner, name, offset, slice, n_expert, top_k, tensor, err);
+    if (rc == SLUICE_OK) {
+        slots_forget(&e->slots, e->index.tensors[*tensor].group); /* its bundles have one part more */
+    }
+    struct sluice_error refused; /* for whoever wants to compute: here the memory is given back */
+    if (rc == SLUICE_OK && e->slots.memory && engine_yield(e, &refused)) {
+        slots_destroy(&e->slots);
+    }
     check_unlock(&e->lock);
     return rc;
 }
@@ -172,10 +194,12 @@ void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n) {
         engine_uncut(e);
     }
     for (size_t i = 0; i < n; i++) {
+        slots_forget(&e->slots, e->index.tensors[tensor[i]].group);
         index_remove_tensor(&e->index, tensor[i]);
     }
     struct io *lanes = NULL;
     if (e->index.live_tensors == 0) {
+        slots_destroy(&e->slots);
         lanes = e->lanes;
         e->lanes = NULL;
     }
@@ -184,10 +208,8 @@ void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n) {
 }
 
 int engine_check(struct engine *e, struct sluice_error *err) {
-    uint64_t budget = 0;
     check_lock(&e->lock);
-    int rc = e->index.live_tensors && !e->cut ? e->budget_fn(e->budget_ud, &e->index, e->slots.bytes, &budget, err)
-                                              : sluice_ok(err);
+    const int rc = e->index.live_tensors && !e->cut ? engine_yield(e, err) : sluice_ok(err);
     check_unlock(&e->lock);
     return rc;
 }
@@ -233,12 +255,15 @@ static int engine_cut(struct engine *e, struct sluice_error *err) {
             return sluice_fail(err, why.status, "%s", why.message);
         }
     }
-    rc = slots_create(&e->slots, &e->index, budget, e->settings.policy, err);
+    rc = slots_cut(&e->slots, &e->index, budget, e->settings.policy, err);
     if (rc) {
         return rc;
     }
     e->budget = budget;
     e->cut = true;
+    if (budget == 0) {
+        slots_empty(&e->slots); /* without a cache nothing outlives its use */
+    }
     atomic_fetch_add_explicit(&e->cuts, 1, memory_order_relaxed);
     return SLUICE_OK;
 }

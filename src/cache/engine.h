@@ -36,7 +36,10 @@ struct engine *engine_create(const struct sluice_settings *s, engine_budget_fn b
 /* Free everything. No caller may be inside and all tensors must be removed. */
 void engine_destroy(struct engine *e);
 
-/* index_add_file, index_drop_file and index_add_tensor, locked. The arena is cut anew before the next use. */
+/*
+ * index_add_file, index_drop_file and index_add_tensor, locked. The arena is cut anew before the next use; until then
+ * it keeps what is cached, but gives back at once what is beyond the budget, which is asked for at each tensor.
+ */
 int engine_add_file(struct engine *e, int fd, const char *path, uint32_t *file, struct sluice_error *err);
 void engine_drop_file(struct engine *e, uint32_t file);
 int engine_add_tensor(struct engine *e, uint32_t file, uint64_t owner, const char *name, uint64_t offset,
@@ -47,11 +50,14 @@ const struct stream_file *engine_file(struct engine *e, uint32_t file);
 
 /*
  * Remove tensors that nobody will ask for again (their model is being freed). Waits for reads into
- * their bundles. With the last tensor the arena and the lanes end too.
+ * their bundles, which are forgotten; others' stay. With the last tensor the arena and the lanes end too.
  */
 void engine_remove_tensors(struct engine *e, const uint32_t *tensor, size_t n);
 
-/* Ask the budget function whether this index can be served, without allocating. An arena that is cut serves it. */
+/*
+ * Ask the budget function whether this index can be served, without allocating. An arena that is cut serves it; one
+ * that is to be cut anew gives back what is beyond the budget.
+ */
 int engine_check(struct engine *e, struct sluice_error *err);
 
 /* The slot memory that a budget would become: at least that of a block, whatever it is. SLUICE_ERR_MEMORY. */
@@ -255,8 +261,8 @@ enum engine_place {
 
 /*
  * The bundles of the i-th group that there is, by expert: enum engine_place, and how many tokens were routed to each
- * since the arena was cut (0 before). At most cap of them; their number comes back in *n, and in *top_k the group's.
- * False: there are not so many groups. The lock is held for one group's time.
+ * since its model was first used (0 before). At most cap of them; their number comes back in *n, and in *top_k the
+ * group's. False: there are not so many groups. The lock is held for one group's time.
  */
 bool engine_bundles(struct engine *e, uint32_t i, uint8_t *place, uint32_t *uses, uint32_t cap, uint32_t *n,
                     uint32_t *top_k);

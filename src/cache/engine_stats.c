@@ -72,8 +72,8 @@ void engine_stats(struct engine *e, struct sluice_stats *out) {
             out->layer_bytes = demand > out->layer_bytes ? demand : out->layer_bytes;
         }
     }
-    out->cache_bytes = e->cut ? e->slots.bytes : 0;
-    out->slots = e->cut ? e->slots.n_slots : 0;
+    out->cache_bytes = e->slots.bytes;
+    out->slots = e->slots.n_slots;
     out->resident = out->slots - slots_free(&e->slots);
     out->evictions = e->evictions;
     out->foreseen = e->prefetched;
@@ -99,7 +99,7 @@ uint32_t engine_layers(struct engine *e, struct engine_layer *out, uint32_t cap)
     check_lock(&e->lock);
     for (uint32_t i = 0; i < e->index.n_groups && n < cap; i++) {
         if (e->index.groups[i].n_parts) {
-            out[n++] = (struct engine_layer){.resident = e->cut ? e->slots.resident[i] : 0,
+            out[n++] = (struct engine_layer){.resident = slots_knows(&e->slots, i) ? e->slots.resident[i] : 0,
                                              .experts = e->index.groups[i].n_expert};
         }
     }
@@ -132,10 +132,11 @@ bool engine_bundles(struct engine *e, uint32_t i, uint8_t *place, uint32_t *uses
         found = true;
         *n = g->n_expert < cap ? g->n_expert : cap;
         *top_k = g->top_k;
+        const bool there = slots_knows(&e->slots, group);
         for (uint32_t x = 0; x < *n; x++) {
-            const int32_t slot = e->cut ? slots_find(&e->slots, group, x) : -1;
+            const int32_t slot = there ? slots_find(&e->slots, group, x) : -1;
             place[x] = slot < 0 ? ENGINE_COLD : (uint8_t)engine_place_of(&e->slots.slot[slot], g->n_parts);
-            uses[x] = e->cut ? e->slots.uses[e->slots.table_of_group[group] + x] : 0;
+            uses[x] = there ? e->slots.uses[e->slots.table_of_group[group] + x] : 0;
         }
     }
     check_unlock(&e->lock);

@@ -44,6 +44,14 @@ void policy_move(struct policy *p, uint32_t from, uint32_t to) {
     p->ops->move(p, from, to);
 }
 
+void policy_carry(struct policy *p, const struct policy *from, uint32_t group, uint32_t bundle, uint32_t bundle_there,
+                  uint32_t n) {
+    assert(p->ops == from->ops);
+    if (p->ops->carry) {
+        p->ops->carry(p, from, group, bundle, bundle_there, n);
+    }
+}
+
 uint32_t policy_victim(struct policy *p, policy_evictable_fn evictable, void *ud) {
     return p->ops->victim(p, evictable, ud);
 }

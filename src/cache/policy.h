@@ -29,6 +29,8 @@ struct policy_ops {
     void (*touch)(struct policy *p, uint32_t slot, uint32_t group, uint32_t bundle);
     void (*remove)(struct policy *p, uint32_t slot);
     void (*move)(struct policy *p, uint32_t from, uint32_t to);
+    void (*carry)(struct policy *p, const struct policy *from, uint32_t group, uint32_t bundle, uint32_t bundle_there,
+                  uint32_t n); /* (optional) see policy_carry */
     uint32_t (*victim)(struct policy *p, policy_evictable_fn evictable, void *ud);
 };
 
@@ -67,6 +69,14 @@ void policy_remove(struct policy *p, uint32_t slot);
 
 /* What `from` holds is in `to` now, which held nothing. Its order among the others stays. */
 void policy_move(struct policy *p, uint32_t from, uint32_t to);
+
+/*
+ * What `from`, a policy of the same kind, knows of a group and its n bundles, which begin at `bundle` in p and at
+ * `bundle_there` in `from`, holds for p as well. No slot is carried: policy_place them after this, in the order in
+ * which `from` evicts them.
+ */
+void policy_carry(struct policy *p, const struct policy *from, uint32_t group, uint32_t bundle, uint32_t bundle_there,
+                  uint32_t n);
 
 /* The slot to evict, among those that hold a bundle and are evictable; UINT32_MAX: none. */
 uint32_t policy_victim(struct policy *p, policy_evictable_fn evictable, void *ud);

@@ -35,6 +35,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cache/policy.h"
 
@@ -191,6 +192,17 @@ static void cycle_move(struct policy *policy, uint32_t from, uint32_t to) {
     cycle_place(policy, to, s.group, s.bundle); /* frequencies belong to the bundle */
 }
 
+static void cycle_carry(struct policy *policy, const struct policy *source, uint32_t group, uint32_t bundle,
+                        uint32_t bundle_there, uint32_t n) {
+    struct cycle *p = (struct cycle *)policy;
+    const struct cycle *from = (const struct cycle *)source;
+    assert(group < p->shape.n_groups && bundle + n <= p->shape.n_bundles && p->groups[group].head == CYCLE_NONE);
+    p->now = from->now;
+    p->groups[group].visits = from->groups[group].visits;
+    p->groups[group].span = from->groups[group].span;
+    memcpy(p->bundles + bundle, from->bundles + bundle_there, n * sizeof *p->bundles);
+}
+
 /* The slot of group g that is least likely to be used, among the evictable; remembered if it is so of all. */
 static int32_t cycle_worst(struct cycle *p, uint32_t group, policy_evictable_fn evictable, void *ud) {
     struct cycle_group *g = &p->groups[group];
@@ -244,5 +256,6 @@ const struct policy_ops policy_cycle = {
     .touch = cycle_touch,
     .remove = cycle_remove,
     .move = cycle_move,
+    .carry = cycle_carry,
     .victim = cycle_victim,
 };

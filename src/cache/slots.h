@@ -17,12 +17,13 @@ enum part_state {
     PART_FAILED,  /* a request failed, and all have ended: may be asked for again */
 };
 
+#define SLOTS_NONE          UINT32_MAX /* in slot.group: nothing lies in it; in table_of_group: no such group */
 #define SLOT_PENDING_FAILED (1u << 31) /* in slot.pending: a request of the part failed */
 
 struct slot {
     char *data;                                /* slot_bytes of its class */
     uint32_t class_id;                         /* index into slots.classes */
-    uint32_t group, expert;                    /* the bundle in it; group UINT32_MAX: none */
+    uint32_t group, expert;                    /* the bundle in it; group SLOTS_NONE: none */
     bool foreseen;                             /* read ahead of its use, and not used since */
     uint32_t pins;                             /* blocks that use it now; guarded by the engine's lock */
     _Atomic uint32_t inflight;                 /* read requests not ended, all parts */
@@ -53,7 +54,7 @@ struct slots {
     struct slot_class *classes; /* by class */
     uint32_t n_classes;         /* entries */
     uint32_t *class_of_group;   /* by group id, for groups that are live */
-    uint32_t *table_of_group;   /* by group id: where its experts begin in table */
+    uint32_t *table_of_group;   /* by group id: where its experts begin in table; SLOTS_NONE: not in the arena */
     uint32_t *resident;         /* by group id: bundles that have a slot */
     uint32_t n_groups;          /* entries of the three above */
     int32_t *table;             /* by group's table + expert: the slot, or -1 */
@@ -68,6 +69,24 @@ struct slots {
  */
 int slots_create(struct slots *s, const struct expert_index *b, uint64_t budget, enum sluice_policy policy,
                  struct sluice_error *err);
+
+/*
+ * Make *s, zeroed or an arena, as slots_create would for this index. What lies in it of groups that are still there
+ * stays, with its order for the policy and its use counts, as far as it fits: what the policy would evict goes first.
+ * There is never more slot memory than the larger of both arenas. No slot may be pinned or being read. On failure
+ * (SLUICE_ERR_MEMORY) it may hold less than before, nothing else.
+ */
+int slots_cut(struct slots *s, const struct expert_index *b, uint64_t budget, enum sluice_policy policy,
+              struct sluice_error *err);
+
+/*
+ * A group is about to go, or its bundles change: nothing of it stays, and a later group of its number is another one.
+ * Its slots may not be pinned or being read. Nothing happens if the arena does not know it.
+ */
+void slots_forget(struct slots *s, uint32_t group);
+
+/* Was the group there when the arena was cut, and was not forgotten since? */
+bool slots_knows(const struct slots *s, uint32_t group);
 
 /*
  * Make it as slots_create would have with this budget, keeping what lies in it as far as it fits:

@@ -10,6 +10,9 @@
  * hold beside experts, and the program may have read them into memory already (repacked). What is
  * anonymous memory then may be just that; so only the rest counts as still to come. The first answer
  * is only a refusal or none, and must not refuse what would fit.
+ *
+ * While a further model is loaded the engine asks at each of its tensors, so that the arena, which stays, makes room
+ * for that model's dense weights before they come.
  */
 #include "ggml/budget.h"
 
@@ -33,11 +36,12 @@ int budget_make(void *ud, const struct expert_index *b, uint64_t held, uint64_t 
     }
     const uint64_t experts = demand.index;
     demand.index += cold_least(&d->cold);
-    const uint64_t there = dense.guessed ? facts.process.anon : 0;
+    const uint64_t slots = held + cold_held(&d->cold);
+    const uint64_t there = dense.guessed && facts.process.anon > slots ? facts.process.anon - slots : 0;
     demand.dense = dense.bytes > there ? dense.bytes - there : 0;
     demand.dense = demand.dense > dense.held ? demand.dense : dense.held;
     demand.dense_held = dense.held;
-    demand.cache_held = held + cold_held(&d->cold);
+    demand.cache_held = slots;
     demand.dense_mapped = dense.in_mapping;
     const struct sluice_settings settings = device_settings(d);
     rc = plan_make(&settings, &demand, &facts, &plan, budget, err);

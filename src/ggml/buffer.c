@@ -284,6 +284,22 @@ void buffer_type_init(struct sluice_device *d) {
     };
 }
 
+/* Bytes of experts in the file, by its header; 0 if that is not known: the file cannot be opened, or is a later shard.
+ */
+static uint64_t buffer_experts(const char *path) {
+    struct sluice_gguf *g = NULL;
+    struct sluice_error err;
+    uint64_t sum = 0;
+    if (sluice_gguf_check(path, &g, &err) == SLUICE_OK) {
+        for (size_t i = 0; i < g->n_tensors; i++) {
+            const struct sluice_gguf_tensor *t = &g->tensors[i];
+            sum += t->shard == 0 && t->n_dims == 3 && t->ne[2] > 1 ? t->bytes : 0;
+        }
+    }
+    sluice_gguf_free(g);
+    return sum;
+}
+
 ggml_backend_buffer_t buffer_from_host_ptr(struct sluice_device *d, void *ptr, size_t size) {
     struct sluice_error err;
     struct sluice_buffer *b = buffer_new(d, ptr, false);
@@ -299,6 +315,7 @@ ggml_backend_buffer_t buffer_from_host_ptr(struct sluice_device *d, void *ptr, s
             b->file_size = m.size;
             b->fd = m.fd;
             b->id = m.id;
+            b->experts = buffer_experts(m.path);
             pthread_mutex_lock(&d->lock);
             b->next = d->buffers;
             d->buffers = b;

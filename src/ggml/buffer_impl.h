@@ -28,6 +28,7 @@ struct sluice_buffer {
     struct pages_range *ranges;     /* the bytes of the mapping under each; in another order */
     int fd;                         /* the file, for advice on its page cache; -1 when not mapped */
     uint64_t file_size;             /* its size, bytes */
+    uint64_t experts;               /* of them, experts as its header says, bytes; 0: unknown */
     struct maps_id id;              /* which mappings are of that file */
     bool advised;                   /* buffer_advise_pages is done with it */
     _Atomic int state;              /* enum dense_state; set under dense_lock */

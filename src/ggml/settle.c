@@ -199,6 +199,7 @@ void buffer_dense_sum(struct sluice_device *d, struct buffer_dense *sum) {
                 experts += s->ranges[i].len;
             }
         }
+        experts = experts > b->experts ? experts : b->experts; /* while it loads, only some are registered */
         if (b->dense_noted == 0) {
             sum->bytes += b->file_size > experts ? b->file_size - experts : 0;
             sum->guessed = true;

@@ -9,7 +9,7 @@
  * batch has fewer rows than the others, since llama.cpp drops those whose logits nobody asked for. They are taken to be
  * the batch's last.
  *
- * One trace is of one set of models. When another model is loaded or one is freed, the cache begins anew, and the
+ * One trace is of one set of models. When another model is loaded or one is freed, the cache is divided anew, and the
  * trace ends there, with a message.
  *
  * Cost: the lock, and some 30 ns per row for formatting (trace/write.c). All experts' probabilities
@@ -237,7 +237,7 @@ void route_trace_block(struct route_trace *t, const struct route_trace_block *b)
         if (!t->headed && !tracing_head(t)) {
             tracing_give_up(t, "no memory, or too many layers");
         } else if (t->cuts != engine_cuts(t->source->engine)) {
-            tracing_give_up(t, "models were loaded or freed, and the cache began anew");
+            tracing_give_up(t, "models were loaded or freed, and the cache was divided anew");
         } else {
             const struct trace_layer *l = &t->head.layers[t->layer_of_group[b->group]];
             row.layer = l->number;

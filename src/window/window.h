@@ -38,7 +38,8 @@ struct window_layer {
     uint32_t experts;                  /* entries of the next two; more than WINDOW_EXPERTS_MAX are left out */
     uint32_t top_k;                    /* experts that a token uses, at least 1 */
     uint8_t state[WINDOW_EXPERTS_MAX]; /* enum engine_place */
-    uint32_t uses[WINDOW_EXPERTS_MAX]; /* tokens that were routed to it so far; begins anew when the cache does */
+    uint32_t
+        uses[WINDOW_EXPERTS_MAX]; /* tokens that were routed to it so far; begins anew when all models were freed */
 };
 
 /*

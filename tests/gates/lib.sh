@@ -84,7 +84,7 @@ resident() { # ARGS...
 #   SETTINGS  environment of the plug-in, e.g. "SLUICE_CACHE=off SLUICE_IO_THREADS=1"
 #   EXPECT    words: streams (tensors taken, bytes read), tensors=N, evicts, hits, cold (no hits, nothing kept),
 #             buffered (no direct reads), foreseen (read ahead), unforeseen (not), resized (the budget
-#             was changed between and during tokens), misses=N; or unused: the experts are never multiplied by, only the bytes count
+#             was changed between and during tokens), stays (nothing was evicted for --guest), misses=N; or unused: the experts are never multiplied by, only the bytes count
 check() {
     local label=$1 settings=$2 expect=$3 stats=$dir/stats.json f word got bad=
     shift 3
@@ -119,6 +119,9 @@ check() {
         foreseen) [ "$(counter "$stats" foreseen_begun)" -gt 0 ] || bad="$bad; nothing was read ahead" ;;
         unforeseen) [ "$(counter "$stats" foreseen_begun)" = 0 ] || bad="$bad; something was read ahead" ;;
         resized) grep -q "^resized [1-9][0-9]* between [1-9]" "$dir/got.log" || bad="$bad; the budget was not changed" ;;
+        stays) # a guest came and went, and evicted nothing
+            awk '$1 == "resident" { n = $2 > 0 && $4 >= $2 && $6 >= $2 } END { exit !n }' "$dir/got.log" ||
+                bad="$bad; what was cached went with the guest: $(grep resident "$dir/got.log")" ;;
         misses=*) got=$(counter "$stats" misses_total)
             [ "$got" = "${word#*=}" ] || bad="$bad; ${got:-no} misses, not ${word#*=}" ;;
         unused) ;;

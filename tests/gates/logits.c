@@ -46,11 +46,13 @@
 #define MAX_MODELS   4
 #define MAX_PARALLEL 16
 #define MAX_SEQS     16
+#define GUEST        9 /* the number of its session */
 #define PATH_CAP     4096
 
 struct options {
     const char *out;
     const char *models[MAX_MODELS];
+    const char *guest; /* a model that comes and goes after half of the steps; NULL: none */
     int n_models;
     int prefill;  /* prompt tokens per sequence */
     int decode;   /* greedy steps after it */
@@ -99,6 +101,7 @@ static const char usage_text[] =
     "  --parallel N           N contexts per model, decoding at once from N threads (1)\n"
     "  --resize SEED          change the plug-in's cache budget at random, between and during tokens\n"
     "  --drop-later N         after half of the greedy steps, have the plug-in leave out experts below N/100\n"
+    "  --guest MODEL          after half of the greedy steps load MODEL, decode with it (FILE.9), and free it\n"
     "  --wait                 when all is computed, say so and wait for the end of standard input\n"
     "  --load-mode MODE       mmap (default) or none\n"
     "  --repack               let llama.cpp repack weights (its own results change with it)\n"
@@ -140,6 +143,7 @@ static int parse_options(int argc, char **argv, struct options *o) {
         {"parallel", required_argument, 0, 'n'},
         {"load-mode", required_argument, 0, 'l'},
         {"resize", required_argument, 0, 'z'},
+        {"guest", required_argument, 0, 'g'},
         {"drop-later", required_argument, 0, 'c'},
         {"repack", no_argument, 0, 'r'},
         {"info", no_argument, 0, 'i'},
@@ -187,6 +191,9 @@ static int parse_options(int argc, char **argv, struct options *o) {
             break;
         case 'c':
             ok = parse_int(optarg, 0, 100, &o->drop);
+            break;
+        case 'g':
+            o->guest = optarg;
             break;
         case 'w':
             o->wait = true;
@@ -346,7 +353,7 @@ static bool open_session(struct session *s, const struct options *o, struct llam
     p.n_threads = p.n_threads_batch = o->threads;
     s->ctx = llama_init_from_model(model, p);
     if (!s->ctx) {
-        complain("%s: no context", o->models[index / o->parallel]);
+        complain("%s: no context", index == GUEST ? o->guest : o->models[index / o->parallel]);
         return false;
     }
     s->batch = llama_batch_init(per_batch, 0, 1); /* aborts on its own when out of memory */
@@ -395,6 +402,26 @@ static bool run_threads(struct session *sessions, int n) {
     return ok;
 }
 
+/* Another model is loaded, computes and is freed. Says how many experts were in memory before, while and after. */
+static bool run_guest(const struct options *o) {
+    static struct session s;
+    uint64_t before, loaded, freed;
+    struct llama_model_params p = llama_model_default_params();
+    p.use_extra_bufts = o->repack;
+    p.load_mode = o->load_mode;
+    bool ok = resize_resident(&before);
+    struct llama_model *model = ok ? llama_model_load_from_file(o->guest, p) : NULL;
+    ok = model && resize_resident(&loaded) && open_session(&s, o, model, GUEST, GUEST + 1) && prefill(&s) && step(&s);
+    if (!ok)
+        complain("%s: could not be a guest", o->guest);
+    ok = close_session(&s) && ok;
+    llama_model_free(model);
+    ok = ok && resize_resident(&freed);
+    if (ok)
+        printf("resident %" PRIu64 " before, %" PRIu64 " loaded, %" PRIu64 " freed\n", before, loaded, freed);
+    return ok;
+}
+
 /* All sessions in one thread, a step each in turn: models must not disturb one another. */
 static bool run_interleaved(struct session *sessions, int n) {
     bool ok = true;
@@ -403,6 +430,8 @@ static bool run_interleaved(struct session *sessions, int n) {
     for (int d = 0; ok && d < sessions[0].opt->decode; d++) {
         if (sessions[0].opt->drop >= 0 && d == sessions[0].opt->decode / 2)
             ok = resize_drop(sessions[0].opt->drop / 100.0);
+        if (ok && sessions[0].opt->guest && d == sessions[0].opt->decode / 2)
+            ok = run_guest(sessions[0].opt);
         for (int i = 0; ok && i < n; i++)
             ok = step(&sessions[i]);
     }

@@ -127,3 +127,22 @@ bool resize_drop(double below) {
     }
     return true;
 }
+
+bool resize_resident(uint64_t *n) {
+    const char *path = getenv("GGML_BACKEND_PATH");
+    void *lib = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    void *p = lib ? dlsym(lib, "sluice_get_stats") : NULL;
+    void (*stats)(struct sluice_stats *);
+    struct sluice_stats st;
+    *n = 0;
+    if (path && !p) {
+        fprintf(stderr, "sluice-logits: %s has no counters\n", path);
+        return false;
+    }
+    if (p) {
+        memcpy(&stats, &p, sizeof stats);
+        stats(&st);
+        *n = st.resident;
+    }
+    return true;
+}

@@ -23,4 +23,7 @@ bool resize_stop(void);
  */
 bool resize_drop(double below);
 
+/* How many experts the plug-in has in memory; without one 0. False: said why. */
+bool resize_resident(uint64_t *n);
+
 #endif

@@ -262,6 +262,12 @@ gate_concurrency() {
     mkmoe a --ff 96 --type-down Q8_0 --misalign 32 && a=$model || return 0
     mkmoe b --arch hy_v3 --fused-gate-up --shards 2 --seed 2 && b=$model || return 0
     three_caches "two models in turn" tensors=15 "$a" "$b"
+    # Room for all: nothing of the first is read again.
+    check "a model comes and goes" "SLUICE_CACHE=256MiB" "streams hits stays" --guest "$b" "$a"
+    check "a model comes and goes" "SLUICE_CACHE=auto" "streams" --guest "$a" "$b"
+    check "a model comes and goes" "SLUICE_CACHE=off" "streams cold" --guest "$b" "$a"
+    check "a model comes and goes" "$(third_cache "$a")" "streams evicts" --guest "$b" "$a"
+    check "a model comes and goes, its like" "$(tight_cache "$a")" "streams evicts" --guest "$a" "$a"
     check "one model loaded twice" "SLUICE_CACHE=off" "streams cold" "$a" "$a"
     check "one model loaded twice" "$(third_cache "$a")" "streams evicts" "$a" "$a"
     # One compute thread each: four contexts on two cores are enough of a crowd.

@@ -118,14 +118,10 @@ uint64_t fixture_offset(int layer, int part, int expert) {
     return START + ((uint64_t)(layer * PARTS + part) * EXPERTS + (uint64_t)expert) * SLICE;
 }
 
-void fixture_begin_lanes(struct fixture *f, uint64_t budget, int lanes) {
-    fixture_begin_staging(f, budget, lanes, 0);
-}
-
-void fixture_begin_staging(struct fixture *f, uint64_t budget, int lanes, uint64_t staging) {
+static void begin_with(struct fixture *f, uint64_t budget, int lanes, uint64_t staging, enum sluice_policy policy) {
     memset(f, 0, sizeof *f);
     sluice_settings_default(&f->settings);
-    f->settings.policy = SLUICE_POLICY_LRU; /* the counts are compared with a naive LRU */
+    f->settings.policy = policy;
     f->settings.io_threads = lanes;
     f->settings.staging_bytes = staging ? staging : f->settings.staging_bytes;
     f->budget = budget;
@@ -144,6 +140,18 @@ void fixture_begin_staging(struct fixture *f, uint64_t budget, int lanes, uint64
         }
         f->group[l] = engine_tensor(f->e, f->tensor[l][0]).group;
     }
+}
+
+void fixture_begin_staging(struct fixture *f, uint64_t budget, int lanes, uint64_t staging) {
+    begin_with(f, budget, lanes, staging, SLUICE_POLICY_LRU); /* the counts are compared with a naive LRU */
+}
+
+void fixture_begin_policy(struct fixture *f, uint64_t budget, enum sluice_policy policy) {
+    begin_with(f, budget, 3, 0, policy);
+}
+
+void fixture_begin_lanes(struct fixture *f, uint64_t budget, int lanes) {
+    fixture_begin_staging(f, budget, lanes, 0);
 }
 
 void fixture_begin(struct fixture *f, uint64_t budget) {

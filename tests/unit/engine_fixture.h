@@ -38,6 +38,9 @@ struct fixture {
 void fixture_begin(struct fixture *f, uint64_t budget);
 void fixture_begin_lanes(struct fixture *f, uint64_t budget, int lanes);
 
+/* The same with another policy. */
+void fixture_begin_policy(struct fixture *f, uint64_t budget, enum sluice_policy policy);
+
 /* The same with so many bytes that a block may bring in at a time; 0: the default. */
 void fixture_begin_staging(struct fixture *f, uint64_t budget, int lanes, uint64_t staging);
 void fixture_end(struct fixture *f);

@@ -17,7 +17,7 @@ target_include_directories(sluice_checked PUBLIC ${CMAKE_CURRENT_LIST_DIR})
 
 # Temporary files lie in the build tree: direct I/O needs a file system on a disk, which /tmp need not be.
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
-foreach(unit event batch file direct expert_index policy slots io idle engine hold resize prefetch guess shadow limits ledger predict settings timing csv stat trace replay bench_stats bench_csv machine quality
+foreach(unit event batch file direct expert_index policy slots io idle engine hold resize warm prefetch guess shadow limits ledger predict settings timing csv stat trace replay bench_stats bench_csv machine quality
     address window window_http window_events)
     add_executable(unit-${unit} ${CMAKE_CURRENT_LIST_DIR}/test_${unit}.c)
     target_link_libraries(unit-${unit} PRIVATE sluice_checked)
@@ -45,7 +45,7 @@ endif()
 # The executor's way of pinning experts: of ggml it needs types only.
 target_sources(unit-hold PRIVATE ${CMAKE_SOURCE_DIR}/src/ggml/hold.c ${CMAKE_SOURCE_DIR}/src/ggml/route.c)
 target_include_directories(unit-hold PRIVATE $<TARGET_PROPERTY:llama_ggml,INTERFACE_INCLUDE_DIRECTORIES>)
-foreach(unit engine hold resize prefetch shadow)
+foreach(unit engine hold resize warm prefetch shadow)
     target_sources(unit-${unit} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/engine_fixture.c)
     target_link_libraries(unit-${unit} PRIVATE ${CMAKE_DL_LIBS})
 endforeach()
