@@ -98,7 +98,7 @@ struct sluice_settings {
     bool lookahead;               /* read experts that the next layer will probably pick, when the disk is idle */
     bool direct_io;               /* read around the page cache where that is verified to work */
     enum sluice_io io;            /* who reads */
-    int io_threads;               /* reads in flight, 1..64: so many threads, or that depth of the ring */
+    int io_threads;               /* reads in flight, 1..64: so many threads read */
     bool reference_kernel;        /* compute every expert by a stock ggml node, for comparison; slower, same bytes */
     bool publish;                 /* show counters to `sluice top` */
     bool quiet;                   /* no mode line and no warnings on stderr (errors stay) */
