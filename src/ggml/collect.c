@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "ggml/hold.h"
+#include "cache/check.h"
 #include "cache/clock.h"
 
 enum {
@@ -246,7 +247,7 @@ static char *collect_rows(struct collect *c, size_t bytes, enum ggml_status *sta
     }
     if (c->rows_used + bytes > c->rows_cap) {
         /* Nodes of the graph point into the old rows: only an empty one may move. */
-        assert(c->rows_used == 0);
+        SLUICE_CHECK(c->rows_used == 0);
         const size_t cap = bytes > c->rows_most ? bytes : c->rows_most;
         void *p = NULL;
         if (posix_memalign(&p, 64, cap)) {
@@ -283,7 +284,7 @@ enum ggml_status collect_add_expert(struct collect *c, const struct route *route
         for (int32_t r = 0; r < n; r++) {
             memcpy(in_rows + (size_t)r * in_row, route_row(route, in, list[r]), in_row);
         }
-        assert(c->n_scatter < COLLECT_NODES);
+        SLUICE_CHECK(c->n_scatter < COLLECT_NODES);
         c->scatter[c->n_scatter++] = (struct collect_scatter){.node = node, .rows = out_rows, .list = list, .n = n};
     }
     struct ggml_tensor *tw = ggml_new_tensor_3d(c->tensors, w->type, w->ne[0], w->ne[1], 1);

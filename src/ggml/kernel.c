@@ -20,12 +20,12 @@
  */
 #include "ggml/kernel.h"
 
-#include <assert.h>
 #include <dlfcn.h>
 #include <string.h>
 
 #include "ggml/hold.h"
 #include "ggml/route.h"
+#include "cache/check.h"
 #include "cache/clock.h"
 
 enum {
@@ -229,7 +229,7 @@ void kernel_append(struct ggml_cgraph *graph, struct ggml_tensor *t, void *data)
 
 void kernel_add(struct ggml_context *ctx, struct ggml_cgraph *graph, struct kernel_job *job) {
     struct ggml_tensor *in = job->node[0]->src[1], *node = job->node[0];
-    assert(job->route->n <= KERNEL_EXPERTS);
+    SLUICE_CHECK(job->route->n <= KERNEL_EXPERTS);
     int32_t left = 0;
     for (int m = 0; m < job->n_mats; m++) {
         left += kernel_chunks(job->node[m]);
