@@ -29,10 +29,10 @@ lossy() { # NAME SETTINGS ARGS...
 
 # The same, which must succeed; then words as in `check`: same=NAME (equal bytes), other=NAME (not), dropped, none (nothing
 # dropped), examined, unexamined, prompts (dropped in prompts), no-prompts, alike (the cache that decides holds what the
-# real one holds), rules=F (the trace obeys dropped.awk)
+# real one holds), rules=F or F,TOKENS (the trace obeys dropped.awk)
 counted=0 gave_up=0 # runs that may leave something out, and that did; rows may be missing from their traces
 expect() { # LABEL NAME SETTINGS WORDS ARGS...
-    local label=$1 name=$2 settings=$3 words=$4 word bad= json=$dir/$2.json
+    local label=$1 name=$2 settings=$3 words=$4 word bad= share tokens json=$dir/$2.json
     shift 4
     if ! lossy "$name" "$settings" "$@"; then
         fail "$label [$settings]: $(last_line "$dir/$name.log")"
@@ -51,7 +51,9 @@ expect() { # LABEL NAME SETTINGS WORDS ARGS...
         prompts) [ "$(counter "$json" prompt_dropped)" -gt 0 ] || bad="$bad; nothing was dropped in prompts" ;;
         no-prompts) [ "$(counter "$json" prompt_examined)" = 0 ] || bad="$bad; prompts were examined" ;;
         alike) [ "$(counter "$json" dropped_there)" = 0 ] || bad="$bad; dropped what was in memory" ;;
-        rules=*) awk -F, -v share="${word#*=}" -v maybe="$counted" -f "$here/dropped.awk" "$dir/$name.csv" >"$dir/awk.log" 2>&1 ||
+        rules=*)
+            IFS=, read -r share tokens <<<"${word#*=}"
+            awk -F, -v share="$share" -v tokens="$tokens" -v maybe="$counted" -f "$here/dropped.awk" "$dir/$name.csv" >"$dir/awk.log" 2>&1 ||
             bad="$bad; $(head -n 1 "$dir/awk.log")" ;;
         *) bad="$bad; bad word $word" ;;
         esac 2>/dev/null
@@ -163,8 +165,11 @@ gate_shapes() {
 
     mkmoe shapes --ff 96 --type-down Q8_0 --misalign 32 || return 0
     tight=$(tight_cache "$model") third=$(third_cache "$model")
-    # The next tokens of several sequences are no prompt: all of them want logits.
-    resident --seqs 2 "$model" && expect "two sequences" got "$tight $drop=1" "other=want dropped no-prompts rules=1" --seqs 2 "$model"
+    # The next tokens of several sequences are no prompt: all of them want logits, in a context where prompts do not.
+    resident --seqs 2 --join 24 "$model" &&
+        expect "two sequences" got "$tight $drop=1" "other=want dropped no-prompts rules=1,2" --seqs 2 --join 24 "$model"
+    # Where prompts want all logits as well, nothing tells the two apart, and nothing is left out.
+    resident --seqs 2 "$model" && expect "two sequences, all logits" got "$tight $drop=1" "same=want none unexamined" --seqs 2 "$model"
     expect "two sequences, a prompt" base "$tight $drop=1" "none no-prompts unexamined" --seqs 2 --decode 0 "$model"
     expect "two sequences, prompts too" got "$tight $drop=1 SLUICE_DROP_IN_PREFILL=1" "dropped prompts rules=1" --seqs 2 "$model"
     gate_reproducible "$third" 24 24
