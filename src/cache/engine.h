@@ -294,14 +294,11 @@ uint32_t engine_groups(struct engine *e, struct engine_group *out, uint32_t cap,
 /* engine_arena.cuts, without the lock. */
 uint32_t engine_cuts(struct engine *e);
 
-/* The path of the i-th file that has expert tensors, cut to fit. False: there are not so many. */
+/* The path of the i-th file that has expert tensors, cut to fit. False, and "": there are not so many. */
 bool engine_file_at(struct engine *e, uint32_t i, char *buf, size_t cap);
 
 /* Why some file is read buffered, e.g. for the mode line; "" when all are direct. */
 void engine_buffered_reason(struct engine *e, char *buf, size_t cap);
-
-/* The path of the first file that has expert tensors, cut to fit; "" when there is none. */
-void engine_file_path(struct engine *e, char *buf, size_t cap);
 
 /* The budget in force: bytes of cache, 0 for none. Valid once the arena is cut (see cut). */
 uint64_t engine_budget(struct engine *e, bool *cut);

@@ -206,17 +206,6 @@ void engine_buffered_reason(struct engine *e, char *buf, size_t cap) {
     check_unlock(&e->lock);
 }
 
-void engine_file_path(struct engine *e, char *buf, size_t cap) {
-    buf[0] = 0;
-    check_lock(&e->lock);
-    for (uint32_t i = 0; i < e->index.n_files && !buf[0]; i++) {
-        if (e->index.files[i]) {
-            snprintf(buf, cap, "%s", e->index.files[i]->io.path);
-        }
-    }
-    check_unlock(&e->lock);
-}
-
 uint64_t engine_budget(struct engine *e, bool *cut) {
     check_lock(&e->lock);
     *cut = e->cut;

@@ -30,7 +30,7 @@ int budget_make(void *ud, const struct expert_index *b, uint64_t held, uint64_t 
     struct sluice_plan plan;
     plan_facts_read(&facts, "");
     buffer_dense_sum(d, &dense);
-    int rc = demand_of_bank(b, &demand, err);
+    int rc = demand_of_index(b, &demand, err);
     if (rc) {
         return rc;
     }

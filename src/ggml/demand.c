@@ -8,7 +8,7 @@
 
 #include "cache/slots.h"
 
-int demand_of_bank(const struct expert_index *b, struct plan_demand *d, struct sluice_error *err) {
+int demand_of_index(const struct expert_index *b, struct plan_demand *d, struct sluice_error *err) {
     d->token = index_token_slot_bytes(b, &d->layer);
     d->index = 0;
     for (uint32_t i = 0; i < b->n_groups; i++) {

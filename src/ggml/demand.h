@@ -9,6 +9,6 @@
  * Fill layer, token, index and staging of *d from the tensors of the expert index; the rest of it is left alone.
  * SLUICE_ERR_MEMORY.
  */
-int demand_of_bank(const struct expert_index *b, struct plan_demand *d, struct sluice_error *err);
+int demand_of_index(const struct expert_index *b, struct plan_demand *d, struct sluice_error *err);
 
 #endif

@@ -22,7 +22,7 @@ static void facts_stats(void *ud, struct sluice_stats *out) {
 
 static void facts_fill(void *ud, struct facts *out) {
     struct sluice_device *d = ud;
-    engine_file_path(d->engine, out->model, sizeof out->model);
+    engine_file_at(d->engine, 0, out->model, sizeof out->model);
     pthread_mutex_lock(&d->lock);
     const bool same = strcmp(out->model, d->described) == 0; /* else another model's file was read, this one not yet */
     out->settings = d->settings;
@@ -57,7 +57,7 @@ void facts_setup(struct sluice_device *d) {
  * metadata. Programs may load one model after the other. */
 static void facts_read_model(struct sluice_device *d) {
     char path[sizeof d->described], name[sizeof d->architecture] = "";
-    engine_file_path(d->engine, path, sizeof path);
+    engine_file_at(d->engine, 0, path, sizeof path);
     pthread_mutex_lock(&d->lock);
     const bool known = strcmp(path, d->described) == 0;
     pthread_mutex_unlock(&d->lock);

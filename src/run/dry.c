@@ -140,7 +140,7 @@ static int demand_of(struct plan_demand *d, const struct sluice_dry_params *p, s
     int rc = 0;
     if (p->info->expert_tensors) {
         rc = sluice_info_index(&index, p->gguf, p->info, err);
-        rc = rc ? rc : demand_of_bank(&index, d, err);
+        rc = rc ? rc : demand_of_index(&index, d, err);
     }
     index_free(&index);
     return rc;
